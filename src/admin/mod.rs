@@ -29,6 +29,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::limit::Store;
+use crate::limit::counting;
 use crate::metrics;
 use crate::process_state::ProcessState;
 use sluicegate_config::Role;
@@ -204,6 +205,7 @@ impl Admin {
                     "up": status.up,
                     "gateways": status.gateways,
                     "trouble": status.trouble,
+                    "limits": self.shared_limits(status.gateways),
                 })
             }),
             "rules": self.shared.snapshot.load().rules().map(|rules| json!({
@@ -224,15 +226,24 @@ impl Admin {
         })
     }
 
+    /// How the limits are counted that the store counts, by name.
+    fn shared_limits(&self, gateways: u32) -> Value {
+        let snapshot = self.shared.snapshot.load_full();
+        let shared = snapshot.limits.iter().filter(|limit| limit.config.shared);
+        shared.map(|limit| (limit.config.name.clone(), json!(counting(&limit.config, gateways)))).collect()
+    }
+
     fn limits(&self) -> Value {
         let snapshot = self.shared.snapshot.load_full();
         let now = self.shared.clock.now();
+        let gateways = snapshot.store.as_ref().map_or(1, |state| state.gateways());
         let limits = snapshot.limits.iter().map(|limit| {
             let mut value = config_dump::limit(&limit.config);
             value["name"] = limit.config.name.clone().into();
             value["keys"] = snapshot.keys(limit, now).into();
             value["entries"] =
                 limit.all().map(|limit| limit.counted.counters.entries()).sum::<usize>().into();
+            value["counting"] = json!(counting(&limit.config, gateways));
             value["overflowed"] =
                 limit.all().map(|limit| limit.counted.counters.overflowed()).sum::<u64>().into();
             value

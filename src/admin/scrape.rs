@@ -1,13 +1,14 @@
 //! `GET /metrics`: the counters of the workers, and gauges of the key tables, upstreams, certificates and the store.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
 use sluicegate_limiter::Time;
 
 use super::expected_series::Expected;
 use crate::clock::cpu_time;
-use crate::limit::{Limit, StoreStatus};
+use crate::limit::{LeaseCounts, Limit, StoreStatus, counting};
 use crate::metrics::{self, Metrics, Row, Scrape, families, one};
 use crate::process_state::ProcessState;
 use crate::snapshot::Snapshot;
@@ -70,6 +71,22 @@ fn key_tables(scrape: &mut Scrape, snapshot: &Snapshot, now: Time) {
     scrape.gauges(&families::MAX_KEYS, rows(snapshot, |limit| Some(most(limit))));
     let overflowed = |limit: &Arc<Limit>| limit.all().map(|limit| limit.counted.counters.overflowed()).sum();
     scrape.counters(&families::OVERFLOW, rows(snapshot, |limit| Some(overflowed(limit))));
+    let leases = |limit: &Arc<Limit>, count: fn(&LeaseCounts) -> &AtomicU64| {
+        let all = || limit.all().filter(|limit| limit.counted.leased().is_some());
+        let sum = || all().map(|limit| count(&limit.counted.counters.leases).load(Ordering::Relaxed)).sum();
+        all().next().map(|_| sum())
+    };
+    scrape.counters(&families::LEASED, rows(snapshot, |limit| leases(limit, |counts| &counts.granted)));
+    scrape.counters(
+        &families::LEASES_RETURNED,
+        rows(snapshot, |limit| leases(limit, |counts| &counts.returned)),
+    );
+    scrape.counters(&families::OVERSHOOT, rows(snapshot, |limit| leases(limit, |counts| &counts.over)));
+    let gateways = snapshot.store.as_ref().map_or(1, |state| state.gateways());
+    let bound = |limit: &Arc<Limit>| {
+        limit.config.shared.then(|| counting(&limit.config, gateways).over_admission as f64)
+    };
+    scrape.gauges(&families::OVERSHOOT_BOUND, rows(snapshot, bound));
     scrape.counters(&families::BANS, rows(snapshot, |limit| Some(limit.counted.bans.as_ref()?.begun())));
 }
 

@@ -6,9 +6,10 @@ use super::admin_client::{AdminClient, AdminOptions};
 use super::{ConfigFile, ConfigOption, INVALID, fail, say};
 use crate::access_log::try_log;
 use crate::diff::Diff;
-use crate::resources::Source;
+use crate::limit::{Counted, Counting, counting};
+use crate::resources::{LoadedConfig, Source};
 use crate::store_settings::try_store;
-use sluicegate_config::LogTarget;
+use sluicegate_config::{LogTarget, SyncMode, grouped};
 
 #[derive(clap::Args)]
 #[command(
@@ -77,7 +78,35 @@ pub(super) fn run(args: &Args) -> ExitCode {
             Err(message) => fail(INVALID, message),
         };
     }
-    super::print_and_exit(&format!("{summary}\n"))
+    let counted = loaded.config.as_ref().map(counted).unwrap_or_default();
+    super::print_and_exit(&format!("{counted}{summary}\n"))
+}
+
+/// How the limits are counted that several gateways share, if some of them are leased.
+fn counted(config: &LoadedConfig) -> String {
+    let Some(store) = &config.store else { return String::new() };
+    let shared: Vec<_> = config.limits.iter().filter(|limit| limit.shared).collect();
+    if shared.iter().all(|limit| limit.sync.mode == SyncMode::Exact) {
+        return String::new();
+    }
+    let gateways = store.gateways.max(1);
+    let words = if gateways == 1 { "1 gateway".to_owned() } else { format!("{gateways} gateways") };
+    let mut text = format!("limits in the store, with {words} (store.redis.gateways):\n");
+    for limit in shared {
+        let Counting { counted, why, lease, over_admission } = counting(limit, gateways);
+        let how = match (counted, why) {
+            (Counted::Leased, _) => format!(
+                "leased: a gateway pays for up to {} tokens of a key in advance; all gateways together admit at most {} \
+                 above the limit",
+                grouped(lease),
+                grouped(over_admission)
+            ),
+            (_, Some(why)) => format!("exact: {why}"),
+            (_, None) => "exact".to_owned(),
+        };
+        text += &format!("  {}: {how}\n", limit.name);
+    }
+    text
 }
 
 /// What a reload with this file would change on a running gateway.

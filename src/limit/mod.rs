@@ -4,6 +4,7 @@
 //! [`shared`] decides requests of which some limits are counted there.
 
 mod build;
+mod counting;
 mod identity_rates;
 mod leased;
 mod selected;
@@ -13,11 +14,13 @@ mod variants;
 use std::sync::{Arc, OnceLock};
 
 pub use sluicegate_counters::{
-    Ask, Bans, Counters, Decision, Holds, Verdict, decide, decide_for_now, may_refuse, while_banned,
+    Ask, Bans, Counters, Decision, Holds, LeaseCounts, Verdict, decide, decide_for_now, may_refuse,
+    while_banned,
 };
 use sluicegate_counters::{CostKind, CountedLimit, LateCost, StoreFailurePolicy};
 pub use sluicegate_counters_redis::{Peeked, Store, StoreState, StoreStatus};
 
+pub use self::counting::{Counted, Counting, counting};
 use self::identity_rates::IdentityRates;
 pub use self::leased::decide_leased;
 pub use self::selected::SelectedLimit;

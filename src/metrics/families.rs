@@ -109,6 +109,14 @@ families! {
         "The most keys in memory, from max_keys.";
     OVERFLOW = "sluicegate_limit_overflow_total", COUNTER, [LIMIT],
         "Requests that used the overflow counter because max_keys keys of the limit were in use.";
+    LEASED = "sluicegate_limit_leased_tokens_total", COUNTER, [LIMIT],
+        "Tokens that this gateway has leased from the store.";
+    LEASES_RETURNED = "sluicegate_limit_returned_tokens_total", COUNTER, [LIMIT],
+        "Leased tokens that went back to the store unspent.";
+    OVERSHOOT = "sluicegate_limit_overshoot_total", COUNTER, [LIMIT],
+        "Requests that this gateway admitted above the limit: with leased tokens whose charge no longer counted in the store, and for which it had no room.";
+    OVERSHOOT_BOUND = "sluicegate_limit_overshoot_bound", GAUGE, [LIMIT],
+        "The most requests of one key that all gateways together admit above a shared limit, in any interval.";
     BANS = "sluicegate_limit_bans_total", COUNTER, [LIMIT],
         "Bans that began on this gateway.";
     UPSTREAM_REQUESTS = "sluicegate_upstream_requests_total", COUNTER,

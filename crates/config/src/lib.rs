@@ -114,6 +114,7 @@ pub use upstream::{
     UpstreamTimeouts, UpstreamTlsConfig,
 };
 pub use validate::believes_everybody;
+pub use values::grouped;
 
 use read::Read;
 use yaml_tree::Value;

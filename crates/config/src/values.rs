@@ -129,7 +129,7 @@ pub(super) fn outside(what: &str, least: u64, most: u64, found: u64) -> String {
 }
 
 /// 1000000 as 1,000,000.
-pub(super) fn grouped(n: u64) -> String {
+pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {

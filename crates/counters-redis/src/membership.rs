@@ -46,7 +46,7 @@ impl Store {
         self.spawn(async move {
             loop {
                 if store.announce("", &forget).await.is_none() {
-                    store.state.count_gateways(None);
+                    store.state.count_gateways(None, store.clock.now());
                 }
                 tokio::time::sleep(HEARTBEAT).await;
             }
@@ -73,8 +73,7 @@ impl Store {
         self.send_to_gateways(redis::cmd("PEXPIRE").arg(&gateways).arg(expiry)).await?;
         let living = self.send_to_gateways(redis::cmd("ZCARD").arg(&gateways)).await?;
         let pardons = self.send_to_gateways(redis::cmd("HGETALL").arg(&pardons)).await?;
-        self.state.count_gateways(Some(redis::from_redis_value(living).ok()?));
-        self.state.membership.answered(sent, self.clock.now());
+        self.state.count_gateways(Some((redis::from_redis_value(living).ok()?, sent)), self.clock.now());
         let pardons: HashMap<String, i64> = redis::from_redis_value(pardons).ok()?;
         let before = self.pardons.replace(Some(pardons.clone()));
         for (limit, times) in &pardons {

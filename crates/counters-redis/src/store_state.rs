@@ -1,7 +1,7 @@
 //! What all workers share about the store: whether it is up, which gateways use it, and what is to be reported to it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
@@ -22,8 +22,6 @@ use crate::Settings;
 
 /// The shortest time after which another reason for the same outage is logged.
 const REPEAT_AFTER: Span = Span::from_secs(10);
-/// The number of consecutive heartbeats, two a second, that must return a smaller number of gateways before it is used.
-const CONFIRMATIONS: u32 = 6;
 
 /// What all workers of a gateway share about its store.
 pub struct StoreState {
@@ -33,10 +31,6 @@ pub struct StoreState {
     pub(super) gateway: String,
     /// Notified when a worker has lost its connection, so that the others check theirs.
     pub(super) connection_lost: watch::Sender<()>,
-    /// The number of live gateways, including this one, as the store returned it last.
-    gateways: AtomicU32,
-    /// Consecutive smaller numbers.
-    fewer: Mutex<Fewer>,
     /// Which server holds which keys.
     pub(super) topology: Topology,
     /// When a disagreement between a script and the core was logged last.
@@ -50,20 +44,12 @@ pub struct StoreState {
     pub(super) in_flight: Arc<InFlightCosts>,
     /// Tokens that were paid for in advance.
     pub(super) leases: GatewayLeases,
-    /// Whether the number of gateways is known well enough to lease.
+    /// The number of live gateways, and whether it is known well enough to lease.
     pub(super) membership: Membership,
     /// The counters in which states from the store are kept.
     tracked: Mutex<Vec<Weak<Counters>>>,
     /// Whether these states are to be removed.
     outdated: AtomicBool,
-}
-
-/// Consecutive numbers of gateways that are smaller than the known one.
-#[derive(Default)]
-struct Fewer {
-    times: u32,
-    /// The largest of them.
-    most: u32,
 }
 
 /// The missing connections.
@@ -92,11 +78,10 @@ impl StoreState {
     /// The state before the first connection.
     pub fn new(config: Settings) -> Self {
         Self {
-            gateways: AtomicU32::new(gateway_count::read(&config)),
+            membership: Membership::new(gateway_count::read(&config)),
             config: ArcSwap::from_pointee(config),
             gateway: random().iter().map(|byte| format!("{byte:02x}")).collect(),
             connection_lost: watch::Sender::new(()),
-            fewer: Mutex::default(),
             topology: Topology::default(),
             disagreement_logged: Mutex::default(),
             watches: Mutex::default(),
@@ -105,7 +90,6 @@ impl StoreState {
             unreported: Unreported::default(),
             in_flight: Arc::default(),
             leases: GatewayLeases::default(),
-            membership: Membership::default(),
             tracked: Mutex::default(),
             outdated: AtomicBool::new(false),
         }
@@ -132,32 +116,17 @@ impl StoreState {
 
     /// The number of live gateways as the store returned it last, but not less than the configured one.
     pub fn gateways(&self) -> u32 {
-        self.gateways.load(Ordering::Relaxed).max(self.config.load().gateways)
+        self.membership.gateways().max(self.config.load().gateways)
     }
 
-    /// Takes the number of live gateways from the store, and writes it to a file for the next start; `None` if the store did
-    /// not answer. It blocks, so a worker must not call it.
-    ///
-    /// A smaller number is used after [`CONFIRMATIONS`] heartbeats: after an outage, in which no gateway could send its
-    /// heartbeat, the first one that is back would find itself alone.
-    pub(super) fn count_gateways(&self, told: Option<u32>) {
-        let known = self.gateways.load(Ordering::Relaxed);
-        let gateways = {
-            let mut fewer = locked(&self.fewer);
-            match told {
-                Some(told) if told < known => {
-                    fewer.times += 1;
-                    fewer.most = fewer.most.max(told).max(1);
-                }
-                _ => *fewer = Fewer::default(),
-            }
-            match told {
-                Some(told) if told > known => told,
-                _ if fewer.times >= CONFIRMATIONS => std::mem::take(&mut *fewer).most,
-                _ => return,
-            }
+    /// Notes an announcement, with the number of live gateways that the store returned and when it was sent; `None` if the store
+    /// did not answer. A new number is written to a file for the next start, which blocks, so a worker must not call it.
+    pub(super) fn count_gateways(&self, told: Option<(u32, Time)>, now: Time) {
+        let changed = match told {
+            Some((gateways, sent)) => self.membership.answered(sent, now, gateways),
+            None => self.membership.unanswered(),
         };
-        self.gateways.store(gateways, Ordering::Relaxed);
+        let Some(gateways) = changed else { return };
         let config = self.config();
         if let Err(error) = gateway_count::write(&config, gateways) {
             let path = gateway_count::path(&config);

@@ -15,6 +15,8 @@ const HOLD: Span = Span::from_millis(50);
 const MEASURED: Span = Span::from_millis(10);
 /// For how long the store is not asked when it has little left.
 const PAUSE: Span = Span::from_millis(10);
+/// The part, as a divisor, by which two clocks may differ in their speed: 244 millionths.
+const DRIFT: u64 = 4_096;
 /// More tokens are asked for when those that are left last for two calls and this.
 const SPARE: Span = Span::MILLISECOND;
 /// Nothing is asked for a key that needs fewer tokens.
@@ -215,10 +217,12 @@ impl Lease {
         }
         let mut book = self.book();
         book.measure(now, &self.missed, self.held());
-        let hold = book.lead().as_nanos() + HOLD.as_nanos();
-        let target = (u128::from(book.rate) * u128::from(hold)).div_ceil(1_000_000_000);
-        let held = if now < book.window { self.held() } else { 0 };
-        let needed = u64::try_from(target).unwrap_or(u64::MAX).min(terms.share(gateways)).saturating_sub(held);
+        let target = book.target(now);
+        if now >= book.window {
+            self.withdraw(&mut book); // nobody can spend them any more
+        }
+        let held = self.held();
+        let needed = target.min(terms.share(gateways)).saturating_sub(held);
         let want = needed.min(remaining / (GUIDED * u64::from(gateways.max(1))));
         book.is_scarce = want < needed;
         drop(book);
@@ -240,9 +244,12 @@ impl Lease {
         let mut book = self.book();
         let over = if terms.carries() { book.over(grant, self.held()) } else { 0 };
         book.measure(grant.received, &self.missed, self.held());
-        let window = grant.window.map_or(Time::from_nanos(u64::MAX), |left| grant.sent.plus(left));
-        // The end of the same window is known a little better or worse each time.
-        if grant.window.is_some() && window.since(book.window) > Span::MILLISECOND {
+        let window = grant.window.map_or(Time::from_nanos(u64::MAX), |left| {
+            // The store's clock may be faster than this one.
+            grant.sent.plus(left.saturating_sub(Span::from_nanos(left.as_nanos() / DRIFT)))
+        });
+        // The receipt of a window is its number.
+        if grant.window.is_some() && grant.receipt != book.receipt {
             self.withdraw(&mut book);
         }
         book.window = window;
@@ -261,9 +268,9 @@ impl Lease {
         self.reset.store(grant.sent.plus(grant.reset).as_nanos(), Ordering::Relaxed);
         let low = u128::from(book.rate) * u128::from(book.lead().as_nanos()) / 1_000_000_000;
         self.low.store(u64::try_from(low).unwrap_or(u64::MAX), Ordering::Relaxed);
-        if book.is_scarce {
+        if book.is_scarce && grant.window.is_none() {
             // When these are spent, the store has little again: to ask for each request would be as many calls as requests.
-            // Nothing is lost meanwhile if the bucket is not full before, or the window not over.
+            // Nothing is lost meanwhile if the bucket is not full before. A window has less each time, and then nothing.
             let wait = PAUSE.min(Span::from_nanos(grant.reset.as_nanos() / 2));
             self.pause_until(grant.received.plus(wait));
         }
@@ -272,12 +279,28 @@ impl Lease {
         over
     }
 
-    /// Withdraws the tokens whose time is over. Those of the last grant go back to the store.
+    /// Withdraws the tokens whose time is over, and those that are not needed any more because fewer requests come. Those of
+    /// the last grant go back to the store. Called now and then.
     pub fn reclaim(&self, now: Time) -> Option<Return> {
-        if self.held() == 0 || now.as_nanos() < self.ends.load(Ordering::Acquire) {
+        if self.held() == 0 {
             return None;
         }
-        self.reclaim_all(now)
+        if now.as_nanos() >= self.ends.load(Ordering::Acquire) {
+            return self.reclaim_all(now);
+        }
+        let mut book = self.book();
+        book.measure(now, &self.missed, self.held());
+        let target = book.target(now);
+        let surplus = self.held().saturating_sub(target);
+        if surplus <= target.max(FEWEST) || surplus > book.last {
+            return None;
+        }
+        // Requests may take tokens meanwhile: then there is less to give back, and it is tried again later.
+        let less = |held: u64| ((held & TOKENS) >= surplus + target / 2).then(|| held - surplus);
+        self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).ok()?;
+        book.balance = book.balance.saturating_sub(surplus);
+        book.last -= surplus;
+        Some(Return { tokens: surplus, receipt: book.receipt })
     }
 
     /// Withdraws all tokens, for a gateway that ends.
@@ -310,6 +333,18 @@ impl Lease {
 }
 
 impl Book {
+    /// The tokens that are needed: for [`HOLD`] and until more have come. Before the end of a window they are fewer, because
+    /// what is left then is lost.
+    fn target(&self, now: Time) -> u64 {
+        let lead = self.lead().as_nanos();
+        let span = match self.window.since(now).as_nanos() {
+            0 => HOLD.as_nanos() + lead, // the next window has begun
+            left => (HOLD.as_nanos().min(left / 4) + lead).min(left),
+        };
+        let target = u128::from(self.rate) * u128::from(span);
+        u64::try_from(target.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
+    }
+
     /// The time that calls for more tokens need, with some to spare.
     fn lead(&self) -> Span {
         Span::from_nanos(self.call.as_nanos() * 2 + SPARE.as_nanos())
