@@ -2,10 +2,17 @@
 
 use std::rc::Rc;
 
-use sluicegate_counters::{Ask, Decision, Verdict, decide};
+use sluicegate_counters::{Ask, Decision, Hold, Verdict, decide};
 use sluicegate_counters_redis::{Store, Taken};
 use sluicegate_limiter::{Refusal, Span, Time, Usage};
 use smallvec::SmallVec;
+
+/// What a request has taken of a leased limit.
+enum Paid {
+    Tokens(Taken),
+    /// Places, and how many are left of those that were kept.
+    Places(Hold, u64),
+}
 
 /// Decides a request at `now` by the tokens that were paid for and the counters of this process; `None` if the store has to be
 /// asked, or knows that it refuses.
@@ -14,45 +21,56 @@ pub fn decide_leased(store: &Rc<Store>, asks: &[Ask<'_>], now: Time) -> Option<D
     if !is_leased(asks) {
         return None;
     }
-    let mut taken: SmallVec<[Option<Taken>; 2]> = SmallVec::new();
-    let mut is_mixed = false;
+    let mut paid: SmallVec<[Option<Paid>; 2]> = SmallVec::new();
     for ask in asks {
         if ask.limit.shared.is_none() {
-            is_mixed = true;
-            taken.push(None);
+            paid.push(None);
             continue;
         }
-        match store.take(ask, now) {
-            Some(tokens) => taken.push(Some(tokens)),
+        match pay(store, ask, now) {
+            Some(one) => paid.push(Some(one)),
             None => {
-                give_back(store, asks, &taken);
+                give_back(store, asks, paid);
                 return None;
             }
         }
     }
-    let mut here = match is_mixed {
+    let mut decision = match paid.iter().any(Option::is_none) {
         true => decide(&local(asks), true),
         false => Decision { admitted: true, ..Decision::default() },
     };
-    if !here.admitted {
-        give_back(store, asks, &taken);
-    }
-    let mut verdicts = std::mem::take(&mut here.verdicts).into_iter();
-    here.verdicts = asks
+    let mut here = std::mem::take(&mut decision.verdicts).into_iter();
+    decision.verdicts = asks
         .iter()
-        .zip(&taken)
-        .filter_map(|(ask, taken)| match taken {
-            Some(taken) => Some(Verdict { answer: Ok(Span::ZERO), usage: usage(ask, taken) }),
-            None => verdicts.next(),
+        .zip(&paid)
+        .filter_map(|(ask, paid)| match paid {
+            Some(paid) => Some(Verdict { answer: Ok(Span::ZERO), usage: usage(ask, paid) }),
+            None => here.next(),
         })
         .collect();
-    Some(here)
+    if decision.admitted {
+        for paid in paid.into_iter().flatten() {
+            if let Paid::Places(hold, _) = paid {
+                decision.holds.push(hold);
+            }
+        }
+    } else {
+        give_back(store, asks, paid);
+    }
+    Some(decision)
 }
 
-/// Whether all shared limits of a request are leased, and one of them has something to lease.
+fn pay(store: &Rc<Store>, ask: &Ask<'_>, now: Time) -> Option<Paid> {
+    match ask.limit.quota.is_concurrency() {
+        true => store.take_places(ask, now).map(|(hold, left)| Paid::Places(hold, left)),
+        false => store.take(ask, now).map(Paid::Tokens),
+    }
+}
+
+/// Whether all shared limits of a request are leased. A charge that may be undone later is one in the store.
 fn is_leased(asks: &[Ask<'_>]) -> bool {
     let mut shared = asks.iter().filter(|ask| ask.limit.shared.is_some());
-    shared.all(|ask| ask.limit.leased().is_some() && !ask.limit.quota.is_concurrency() && !ask.for_now)
+    shared.all(|ask| ask.limit.leased().is_some() && !ask.for_now)
 }
 
 /// The asks of limits that this process counts alone.
@@ -60,23 +78,30 @@ fn local<'a>(asks: &[Ask<'a>]) -> SmallVec<[Ask<'a>; 2]> {
     asks.iter().filter(|ask| ask.limit.shared.is_none()).cloned().collect()
 }
 
-fn give_back(store: &Store, asks: &[Ask<'_>], taken: &[Option<Taken>]) {
-    for (ask, taken) in asks.iter().zip(taken) {
-        if let Some(taken) = taken {
-            store.untake(ask, taken);
+/// Gives back what was taken; places go back when they are dropped.
+fn give_back(store: &Store, asks: &[Ask<'_>], paid: SmallVec<[Option<Paid>; 2]>) {
+    for (ask, paid) in asks.iter().zip(paid) {
+        if let Some(Paid::Tokens(taken)) = paid {
+            store.untake(ask, &taken);
         }
     }
 }
 
-fn usage(ask: &Ask<'_>, taken: &Taken) -> Usage {
+fn usage(ask: &Ask<'_>, paid: &Paid) -> Usage {
     let capacity = ask.limit.quota.capacity();
-    Usage { remaining: taken.remaining.min(capacity), capacity, reset: taken.reset }
+    let (remaining, reset) = match paid {
+        Paid::Tokens(taken) => (taken.remaining, taken.reset),
+        Paid::Places(_, left) => (*left, Span::ZERO),
+    };
+    Usage { remaining: remaining.min(capacity), capacity, reset }
 }
 
 /// There were no tokens for a request: asks for some if requests come often.
 pub(super) fn missed(store: &Rc<Store>, asks: &[Ask<'_>], now: Time) {
     if is_leased(asks) {
-        asks.iter().filter(|ask| ask.limit.shared.is_some()).for_each(|ask| store.missed(ask, now));
+        // Places are kept when requests end, and not paid for in advance.
+        let tokens = |ask: &&Ask<'_>| ask.limit.shared.is_some() && !ask.limit.quota.is_concurrency();
+        asks.iter().filter(tokens).for_each(|ask| store.missed(ask, now));
     }
 }
 

@@ -21,6 +21,7 @@ mod permits;
 mod ports;
 pub mod prometheus;
 pub mod redis;
+pub mod relay;
 mod servers;
 pub mod steady;
 mod time;

@@ -15,7 +15,7 @@ use sluicegate::resources::{Loaded, parse};
 use sluicegate_config::{Problem, schema};
 
 /// Words of messages about what no schema can know, and why.
-const BEYOND: [(&str, &str); 112] = [
+const BEYOND: [(&str, &str); 113] = [
     ("cannot read", "files"),
     ("holds no", "files"),
     ("holds a certificate that is none", "files"),
@@ -37,6 +37,7 @@ const BEYOND: [(&str, &str); 112] = [
     ("is given here and in the URL", "names elsewhere"),
     ("the first one with", "names elsewhere"),
     ("means nothing", "fields that depend on others"),
+    ("`sync: leased`:", "fields that depend on others"),
     ("are kept in one place", "fields that depend on others"),
     ("needs", "fields that depend on others"),
     ("need something", "fields that depend on others"),

@@ -46,6 +46,7 @@ impl Store {
             self.spawn(Rc::clone(self).follow_topology());
         }
         self.spawn(Rc::clone(self).dispatch_freed());
+        self.spawn(Rc::clone(self).free_idle());
     }
 
     /// Maintains one connection and its leases.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use sluicegate_counters::{Ask, Decision};
 use sluicegate_limiter::{Span, Time};
@@ -77,6 +78,7 @@ impl Store {
             tasks: RefCell::default(),
             pardons: RefCell::default(),
         });
+        store.state.stores.fetch_add(1, Ordering::Relaxed);
         store.begin();
         store
     }
@@ -164,6 +166,12 @@ impl Store {
         let mut tasks = self.tasks.borrow_mut();
         tasks.retain(|task| !task.is_finished());
         tasks.push(task);
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.state.stores.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What all workers share about the store: whether it is up, which gateways use it, and what is to be reported to it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
@@ -44,6 +44,8 @@ pub struct StoreState {
     pub(super) in_flight: Arc<InFlightCosts>,
     /// Tokens that were paid for in advance.
     pub(super) leases: GatewayLeases,
+    /// The number of threads that use the store.
+    pub(super) stores: AtomicU32,
     /// The number of live gateways, and whether it is known well enough to lease.
     pub(super) membership: Membership,
     /// The counters in which states from the store are kept.
@@ -90,6 +92,7 @@ impl StoreState {
             unreported: Unreported::default(),
             in_flight: Arc::default(),
             leases: GatewayLeases::default(),
+            stores: AtomicU32::new(0),
             tracked: Mutex::default(),
             outdated: AtomicBool::new(false),
         }

@@ -7,6 +7,7 @@ mod store_doubt;
 mod store_exact;
 mod store_faults;
 mod store_kinds;
+mod store_leased;
 mod store_memory;
 mod store_outage;
 mod store_sentinel;

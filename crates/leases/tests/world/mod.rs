@@ -280,8 +280,8 @@ impl World {
             self.is_quiet = !self.is_quiet;
         }
         let per_step = self.per_step() * if self.is_quiet { 0.2 } else { 1.0 };
-        for gateway in 0..self.gateways.len() {
-            self.gateways[gateway].load = per_step * shares[gateway] as f64 / sum as f64;
+        for (gateway, share) in shares.into_iter().enumerate() {
+            self.gateways[gateway].load = per_step * share as f64 / sum as f64;
             if self.random.happens(cut) {
                 let millis = 50 + self.random.below(2_500);
                 self.gateways[gateway].cut_until = self.now.plus(Span::from_millis(millis));

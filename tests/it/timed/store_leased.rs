@@ -1,0 +1,200 @@
+//! Leased limits on real gateways: what is admitted stays within the bound, with few calls of the store, and with a network
+//! that delays and loses.
+
+use std::time::Duration;
+
+use crate::harness::faults::{Admitted, Bucket};
+use crate::harness::load::admitted;
+use crate::harness::relay::Relay;
+use crate::harness::{Fleet, Load, RedisServer, Setup, gated_upstream, sleep, until};
+
+const GATEWAYS: usize = 4;
+const TEXT: &str = "limits:\n  \
+    bucket: {key: api_key, rate: 2000/s, sync: leased}\n  \
+    strict: {key: api_key, rate: 2000/s, sync: leased, strict: true}\n  \
+    window: {key: api_key, rate: 10000/366d, algorithm: fixed_window, sync: leased}\n  \
+    tight: {key: api_key, rate: 500/366d}\n  \
+    here: {key: api_key, rate: 300/366d, scope: local}\nroutes:\n  \
+    - {name: bucket, match: {path: /bucket}, respond: {status: 200}, limits: [bucket]}\n  \
+    - {name: strict, match: {path: /strict}, respond: {status: 200}, limits: [strict]}\n  \
+    - {name: window, match: {path: /window}, respond: {status: 200}, limits: [window]}\n  \
+    - {name: exact, match: {path: /exact}, respond: {status: 200}, limits: [bucket, tight]}\n  \
+    - {name: mixed, match: {path: /mixed}, respond: {status: 200}, limits: [bucket, here]}\n";
+
+const LIMIT: Bucket = Bucket { capacity: 2_000.0, per_second: 2_000.0 };
+/// Four gateways lease 25 tokens each, of the 5 % of 2,000.
+const BOUND: f64 = 100.0;
+
+fn leased(fleet: &Fleet, limit: &str) -> f64 {
+    fleet.sum("sluicegate_limit_leased_tokens_total", &[("limit", limit)])
+}
+
+/// Requests for new keys until all gateways lease: they do so two seconds after they have joined.
+fn wait_for_leases(fleet: &Fleet) {
+    let mut round = 0;
+    let mut leasing = vec![false; fleet.len()];
+    until("every gateway leases", || {
+        round += 1;
+        for (at, gateway) in fleet.iter().enumerate() {
+            let tokens = || gateway.metric("sluicegate_limit_leased_tokens_total", &[("limit", "bucket")]);
+            let before = tokens();
+            Load::at(gateway.edge, 4).target("/bucket").keys(&[format!("warm-{round}-{at}")]).send(400);
+            leasing[at] |= tokens() > before;
+        }
+        leasing.iter().all(|leases| *leases).then_some(())
+    });
+}
+
+/// How many requests were admitted beyond the bucket, in the worst interval that begins with the first request.
+fn over(samples: &Admitted, bucket: Bucket, seconds: u64) -> f64 {
+    let stretch = Duration::from_secs(seconds);
+    let allowed = bucket.capacity + bucket.per_second * stretch.as_secs_f64();
+    samples.within(Duration::ZERO..stretch) as f64 - allowed
+}
+
+/// More requests come than are admitted: no more pass than the bound says, with a call for every fiftieth request at most.
+#[test]
+fn leases_admit_what_the_limit_says_with_few_calls() {
+    let redis = RedisServer::start();
+    let fleet = Fleet::start(GATEWAYS, &(redis.store() + TEXT));
+    for gateway in fleet.iter() {
+        let status = gateway.admin_get("/status").json();
+        let counting = &status["store"]["limits"]["bucket"];
+        assert_eq!((&counting["counted"], &counting["over_admission"]), (&"leased".into(), &100.into()));
+        assert_eq!(status["store"]["limits"]["tight"]["counted"], "exact");
+        assert_eq!(gateway.metric("sluicegate_limit_overshoot_bound", &[("limit", "bucket")]), BOUND);
+        assert_eq!(gateway.metric("sluicegate_limit_overshoot_bound", &[("limit", "strict")]), 0.0);
+    }
+    wait_for_leases(&fleet);
+    for (target, bound) in [("/bucket", BOUND), ("/strict", 0.0)] {
+        let before = redis.scripts();
+        let load = Load::on(&fleet, 32).target(target).keys(&["hot"]).start();
+        sleep(Duration::from_millis(3_200));
+        let samples = load.stop();
+        let (calls, all) = (redis.scripts() - before, samples.len());
+        let passed = admitted(&samples);
+        let samples = Admitted::of(&samples);
+        for seconds in 1..=3 {
+            let over = over(&samples, LIMIT, seconds);
+            assert!(over <= bound, "{target}: {over} too many in {seconds} s");
+        }
+        // The bucket is empty in the end: nearly all that it had was used.
+        assert!(passed as f64 >= 0.9 * (2_000.0 + 3.2 * 2_000.0), "{target}: {passed} of {all} passed");
+        // However many requests come, a gateway asks so often at most.
+        assert!(calls <= 4 * 400 * 4, "{target}: {calls} calls for {all} requests");
+    }
+    assert_eq!(fleet.fallbacks(), 0.0, "the store was there all the time");
+    assert_eq!(fleet.sum("sluicegate_store_disagreements_total", &[]), 0.0, "scripts decide as the core");
+}
+
+/// A window admits its count and not one more, and what no gateway spends goes back.
+#[test]
+fn a_leased_window_admits_exactly_its_count() {
+    let redis = RedisServer::start();
+    let fleet = Fleet::start(GATEWAYS, &(redis.store() + TEXT));
+    wait_for_leases(&fleet);
+    let mut passed = admitted(&Load::on(&fleet, 32).target("/window").keys(&["k"]).send(8_000));
+    assert!(leased(&fleet, "window") > 100.0, "tokens were leased");
+    until("all of the window is used", || {
+        passed += admitted(&Load::on(&fleet, 32).target("/window").keys(&["k"]).send(2_000));
+        assert!(passed <= 10_000, "{passed} passed");
+        (passed == 10_000).then_some(())
+    });
+    assert_eq!(admitted(&Load::on(&fleet, 32).target("/window").keys(&["k"]).send(500)), 0);
+}
+
+/// A leased limit beside others is one decision with them: a refusal by one takes nothing from the others.
+#[test]
+fn leases_are_one_decision_with_other_limits() {
+    let redis = RedisServer::start();
+    let fleet = Fleet::start(2, &(redis.store() + TEXT));
+    wait_for_leases(&fleet);
+    let passed = admitted(&Load::on(&fleet, 16).target("/exact").keys(&["e"]).send(3_000));
+    assert_eq!(passed, 500, "as many as the exact limit admits, on all gateways together");
+    let passed = admitted(&Load::on(&fleet, 16).target("/mixed").keys(&["m"]).send(6_000));
+    assert_eq!(passed, 600, "as many as the limits of both gateways admit");
+    // 1,400 are left of the bucket of 2,000, and what was added since; the refused 5,400 have taken nothing.
+    let rest = admitted(&Load::on(&fleet, 16).target("/bucket").keys(&["m"]).send(1_300));
+    assert_eq!(rest, 1_300);
+}
+
+/// Redis is killed under load and comes back: no client gets an error, and leases begin again.
+#[test]
+fn leases_survive_an_outage() {
+    let mut redis = RedisServer::start();
+    let fleet = Fleet::start(2, &(redis.store_within("100ms") + TEXT));
+    wait_for_leases(&fleet);
+    let load = Load::on(&fleet, 16).target("/bucket").keys(&["hot"]).start();
+    sleep(Duration::from_millis(300));
+    redis.kill();
+    sleep(Duration::from_millis(700));
+    redis.restart();
+    fleet.up();
+    let before = leased(&fleet, "bucket");
+    until("leases begin again", || (leased(&fleet, "bucket") > before).then_some(()));
+    let samples = load.stop();
+    admitted(&samples);
+}
+
+/// The network between gateways and Redis delays and loses: the bound holds.
+#[test]
+fn the_bound_holds_on_a_bad_network() {
+    let redis = RedisServer::start();
+    let relay = Relay::start(redis.address, 7);
+    let store = format!("store: {{redis: {{url: \"redis://{}\", timeout: 60ms}}}}\n", relay.address);
+    // Without the store nothing is admitted, so that only leases and exact decisions count.
+    let text = TEXT.replace("sync: leased}", "sync: leased, on_store_failure: closed}");
+    let fleet = Fleet::start(GATEWAYS, &(store + &text));
+    wait_for_leases(&fleet);
+    relay.disturb();
+    let load = Load::on(&fleet, 32).target("/bucket").keys(&["hot"]).start();
+    sleep(Duration::from_millis(4_200));
+    let samples = load.stop();
+    relay.calm();
+    let samples = Admitted::of(&samples);
+    assert!(samples.count() > 500, "{} passed", samples.count());
+    for seconds in 1..=4 {
+        let over = over(&samples, LIMIT, seconds);
+        assert!(over <= BOUND, "{over} too many in {seconds} s");
+    }
+    // Exact use again, soon.
+    fleet.up();
+    let load = Load::on(&fleet, 32).target("/bucket").keys(&["later"]).start();
+    sleep(Duration::from_millis(1_100));
+    let passed = Admitted::of(&load.stop()).count();
+    assert!(passed as f64 >= 0.9 * 4_200.0, "{passed} passed");
+}
+
+/// Places are kept for the next request, so that most requests need no call; never are more taken than there are.
+#[test]
+fn places_are_kept_for_the_next_request() {
+    let redis = RedisServer::start();
+    let (upstream, gate) = gated_upstream();
+    let text = redis.store()
+        + "limits: {l: {key: api_key, algorithm: concurrency, max: 200, sync: leased, error_budget: 50%}, \
+           bucket: {key: api_key, rate: 2000/s, sync: leased}}\n\
+           upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
+           routes: [{name: here, match: {path: /here}, respond: {status: 200}, limits: [l]}, \
+           {name: bucket, match: {path: /bucket}, respond: {status: 200}, limits: [bucket]}, \
+           {name: api, match: {path: /*}, upstream: api, limits: [l]}]\n";
+    let fleet = Fleet::of((0..2).map(|_| Setup::default().upstream(&upstream)).collect(), &text);
+    fleet.up();
+    wait_for_leases(&fleet);
+    let before = redis.scripts();
+    assert_eq!(admitted(&Load::on(&fleet, 8).target("/here").keys(&["k"]).send(2_000)), 2_000);
+    let calls = redis.scripts() - before;
+    assert!(calls < 1_000, "{calls} calls for 2,000 requests");
+
+    // One gateway has kept places; the other gets all that it asks for when they are free again.
+    let mut clients = Vec::new();
+    until("200 requests are in flight", || {
+        let mut client = fleet[clients.len() % 2].client();
+        client.request("GET", "/slow", &[("x-api-key", "k")]);
+        clients.push(client);
+        let taken = upstream.seen().len();
+        assert!(taken <= 200, "{taken} requests are in flight");
+        (taken == 200).then_some(())
+    });
+    gate.open();
+    until("all places are free again", || (fleet[0].remaining("l", "k") == 200).then_some(()));
+}
