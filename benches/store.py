@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What a store costs: CPU per request of sluicegate with counters in Redis beside the same with local ones, in one run.
+"""What a store costs: CPU per request of sluicegate with counters in Redis, exact and leased, beside the same with local ones,
+in one run.
 
     python3 benches/store.py [--rounds 5] [--seconds 4]
 
 One worker on core 0; wrk, the upstream and redis-server share core 1. Rounds are interleaved and their order
 alternates. Judge the paired ratios. Needs Debian's wrk and redis-server.
 
-Scenarios: forwarded with 1,000 keys taking turns, forwarded with one hot key, two limits on one request, refused.
+Scenarios: forwarded with 1,000 and with 10 keys taking turns, forwarded with one hot key, two limits on one request, refused.
 """
 import argparse, pathlib, subprocess, sys
 
@@ -14,17 +15,17 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "peers"))
 import load, measure, table
 from run import Failed, Programs, built, free_port
 
-TWO = "  everyone: {key: global, rate: 1000000000/s}\n"
+TWO = "  everyone: {{key: global, rate: 1000000000/s, {sync}}}\n"
 
 
-def conf(port, upstream, store, rate, burst, two):
+def conf(port, upstream, store, sync, rate, burst, two):
     return f"""
 listen: [127.0.0.1:{port}]
 access_log: off
 {store}
 limits:
-  per-key: {{key: api_key | ip, rate: {rate}, burst: {burst}}}
-{TWO if two else ""}
+  per-key: {{key: api_key | ip, rate: {rate}, burst: {burst}, {sync}}}
+{TWO.format(sync=sync) if two else ""}
 upstreams:
   api: {{servers: [http://127.0.0.1:{upstream}]}}
 routes:
@@ -43,14 +44,14 @@ def calls(redis):
 
 
 def scenario(programs, binary, upstream, server, redis, args, title, keys, refuse, two):
-    """Measures both in one scenario and prints what they cost."""
+    """Measures all three in one scenario and prints what they cost."""
     store = f"store: {{redis: {{url: 'redis://127.0.0.1:{redis}/0', timeout: 500ms}}}}"
     script = programs.write("load.lua", load.script(keys=keys))
     rate, burst, status = ("1/d", 1, 429) if refuse else ("1000000000/s", 1000000000, 200)
     running = {}
-    for name in ("local", "redis"):
-        port = free_port()
-        file = programs.write(f"{name}.yaml", conf(port, upstream, store if name == "redis" else "", rate, burst, two))
+    for name in ("local", "exact", "leased"):
+        port, sync = free_port(), f"sync: {name}" if name != "local" else ""
+        file = programs.write(f"{name}.yaml", conf(port, upstream, store if sync else "", sync, rate, burst, two))
         process = programs.start(programs.proxy_core, name, [binary, "run", "--workers", "1", "--config", file])
         programs.await_port(process, port)
         running[name] = (process, f"http://127.0.0.1:{port}")
@@ -94,6 +95,7 @@ def main():
             server = programs.start(programs.load_core, "redis", ["redis-server", "--port", redis, "--save", "", "--dir", programs.folder])
             programs.await_port(server, redis)
             for title, keys, refuse, two in (("forwarded, 1,000 keys", 1000, False, False),
+                                             ("forwarded, 10 keys", 10, False, False),
                                              ("forwarded, one hot key", 1, False, False),
                                              ("forwarded, two limits, 1,000 keys", 1000, False, True),
                                              ("refused, 1,000 keys", 1000, True, False)):

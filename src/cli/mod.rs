@@ -12,6 +12,7 @@ mod replay;
 mod rules;
 mod run;
 mod schema;
+mod size;
 mod top;
 
 use std::io::{self, Write};
@@ -66,6 +67,8 @@ enum Command {
     Rules(rules::Command),
     /// Show the busiest and the most refused keys, live
     Top(top::Args),
+    /// Estimate gateways, stores, memory and money for a given traffic
+    Size(size::Args),
     /// Check whether a gateway is ready, for health checks of containers
     Health(health::Args),
     /// Print the JSON Schema of gateway.yaml, for editors
@@ -119,6 +122,7 @@ pub fn main() -> ExitCode {
         Some(Command::Consumers(command)) => consumers::run(&command),
         Some(Command::Rules(command)) => rules::run(&command),
         Some(Command::Top(args)) => top::run(&args),
+        Some(Command::Size(args)) => size::run(&args),
         Some(Command::Health(args)) => health::run(&args),
         Some(Command::Schema) => schema::run(),
         Some(Command::Completions(args)) => completions::run(&args, &mut Cli::command()),

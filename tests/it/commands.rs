@@ -175,3 +175,24 @@ fn health_says_whether_a_gateway_serves() {
     gateway.ended(crate::harness::deadline());
     is(&ask(), 1, &admin);
 }
+
+/// `size` computes what a traffic needs, as a table and as JSON, and says what is wrong with its arguments.
+#[test]
+fn size_computes_what_a_traffic_needs() {
+    let size = |args: &[&str]| program().arg("size").args(args).output().unwrap();
+    let figures = ["--users", "100M", "--qps", "100M", "--limit", "100/min"];
+    let table = size(&figures);
+    is(&table, 0, "100,000,000 keys, 100,000,000 requests/s (1.00 a key on average, all alike)");
+    is(&table, 0, "one gateway for each key, local");
+    let json = size(&[&figures[..], &["--json", "--store-us", "6", "--load", "1"]].concat());
+    let told: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let exact = &told["layouts"][0];
+    assert_eq!((&exact["layout"], &exact["shards"]), (&"Exact".into(), &600.into()), "{told:#}");
+    for (wrong, word) in [
+        (["--users", "0", "--qps", "1", "--limit", "1/s"], "at least 1"),
+        (["--users", "1x", "--qps", "1", "--limit", "1/s"], "such as 20, 10k or 1M"),
+        (["--users", "1", "--qps", "1", "--limit", "100"], "100/s or 100/min"),
+    ] {
+        is(&size(&wrong), 1, word);
+    }
+}

@@ -55,9 +55,10 @@ fn every_documented_family_is_there_from_the_start() {
                telemetry: {otlp: {url: \"http://127.0.0.1:1\"}}\n\
                auth: {check: {url: \"http://127.0.0.1:1\"}}\nmetrics: {by_consumer: 5}\nrules: {file: rules.db}\n\
                limits:\n  few: {key: api_key, rate: 3/day, ban: 1h}\n  \
-               queue: {key: global, rate: 50/s, algorithm: leaky_bucket}\n\
+               queue: {key: global, rate: 50/s, algorithm: leaky_bucket}\n  \
+               many: {key: ip, rate: 10000/s, sync: leased}\n\
                upstreams: {api: {servers: [\"http://127.0.0.1:1\"]}}\n\
-               routes: [{name: api, upstream: api, limits: [few, queue]}]\n"),
+               routes: [{name: api, upstream: api, limits: [few, queue, many]}]\n"),
     );
     let scrape = gateway.metrics();
     let documented = documented();

@@ -114,7 +114,7 @@ pub use upstream::{
     UpstreamTimeouts, UpstreamTlsConfig,
 };
 pub use validate::believes_everybody;
-pub use values::grouped;
+pub use values::{grouped, parse_count, parse_rate};
 
 use read::Read;
 use yaml_tree::Value;

@@ -52,6 +52,8 @@ pub enum Unleased {
     LateCosts,
     /// The instants of a sliding_log.
     Log,
+    /// Its error budget is too small for a single gateway.
+    TooSmall,
     /// So few tokens may be leased that a gateway would wait for calls.
     TooFast,
 }
@@ -71,6 +73,7 @@ impl Unleased {
             Self::Bans => "bans count the refusals of all gateways",
             Self::LateCosts => "its costs are known after the answer",
             Self::Log => "a sliding_log has the instant of each request",
+            Self::TooSmall => "its error budget is too small for leases",
             Self::TooFast => "the tokens of the error budget last less than 10 ms",
         }
     }
@@ -98,6 +101,9 @@ impl LimitConfig {
             () => {}
         }
         let terms = Terms::new(quota, budget, strict).at_least(least);
+        if terms.share(1) == 0 {
+            return Err(Unleased::TooSmall);
+        }
         if terms.lasts() < SHORTEST {
             return Err(Unleased::TooFast);
         }

@@ -28,6 +28,22 @@ pub(super) fn count(text: &str) -> Result<u64, Mistake> {
     })
 }
 
+/// A count as the file has it: `20`, `10k`, `1M`.
+///
+/// # Errors
+/// What it should look like.
+pub fn parse_count(text: &str) -> Result<u64, Mistake> {
+    count(text)
+}
+
+/// A rate as the file has it: `100/min`, `20/15s`, `1M/month`.
+///
+/// # Errors
+/// What it should look like.
+pub fn parse_rate(text: &str) -> Result<Rate, Mistake> {
+    rate(text).map(|(rate, _)| rate)
+}
+
 /// A count, without a message for what is none.
 pub(super) fn plain_count(text: &str) -> Option<u64> {
     let text = text.trim();

@@ -10,7 +10,7 @@ use crate::Terms;
 /// For how long tokens may be spent after they were asked for.
 pub(crate) const LIFE: Span = Span::from_millis(500);
 /// A lease is for the requests of this time.
-const HOLD: Span = Span::from_millis(50);
+pub const HOLD: Span = Span::from_millis(50);
 /// The time over which demand is measured at least.
 const MEASURED: Span = Span::from_millis(10);
 /// For how long the store is not asked when it has little left.
@@ -20,7 +20,7 @@ const DRIFT: u64 = 4_096;
 /// More tokens are asked for when those that are left last for two calls and this.
 const SPARE: Span = Span::MILLISECOND;
 /// Nothing is asked for a key that needs fewer tokens.
-const FEWEST: u64 = 2;
+pub const FEWEST: u64 = 2;
 /// The part of what is left in the store, as a divisor, that all gateways together ask for at once.
 const GUIDED: u64 = 2;
 /// The bits of the number of tokens in a word; the generation is above them.

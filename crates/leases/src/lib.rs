@@ -14,6 +14,6 @@ mod lease;
 mod membership;
 mod terms;
 
-pub use lease::{Grant, Lease, Return, Taken};
+pub use lease::{FEWEST, Grant, HOLD, Lease, Return, Taken};
 pub use membership::Membership;
 pub use terms::{ErrorBudget, Terms, reserved};
