@@ -33,7 +33,9 @@ impl Limit {
         let builder = Builder { config, secret, orders, now };
         let limits = config.limits.iter().enumerate();
         limits
-            .map(|(index, limit)| builder.limit(limit, before.get(limit.name.as_str()).copied(), index))
+            .map(|(index, limit)| {
+                builder.limit(&limit.in_region(), before.get(limit.name.as_str()).copied(), index)
+            })
             .collect()
     }
 }

@@ -45,7 +45,7 @@ impl Limit {
     #[cold]
     fn variant_with_rate(&self, rate: BoundedRate, effect: Option<&Effect>) -> Option<Arc<Self>> {
         let quota = self.config.with_identity_rate(rate, effect.and_then(|effect| effect.burst));
-        let quota = match quota {
+        let quota = match quota.map(|quota| self.config.of_region(quota)) {
             Ok(quota) if quota == self.config.quota && effect.is_none() => return None,
             Ok(quota) => quota,
             Err(why) => {

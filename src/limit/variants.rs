@@ -44,7 +44,7 @@ impl Limit {
         }
         let quota = match effect.has_numbers() {
             true => match self.config.with_numbers(effect.rate.as_deref(), effect.burst, effect.max) {
-                Ok(quota) => quota,
+                Ok(quota) => self.config.of_region(quota),
                 Err(why) => {
                     tracing::warn!("a rule does not fit limit {}: {}", self.config.name, why.join("; "));
                     return Variant::Unchanged;

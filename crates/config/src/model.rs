@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderName, HeaderValue, Method};
 use ipnet::IpNet;
 use serde::Serialize;
-use sluicegate_limiter::{Ban, Quota};
+use sluicegate_limiter::{Ban, Division, Quota};
 
 use super::at::{At, FileRef};
 use super::client::{ClientConfig, DrainConfig, H2Config};
@@ -19,6 +19,7 @@ use super::log::{AccessLogConfig, TraceConfig};
 use super::outside::{CheckConfig, IntrospectionConfig};
 use super::raw::RawLimit;
 use super::reference::Reference;
+use super::regions::RegionsConfig;
 use super::route::RouteConfig;
 use super::rules::RulesConfig;
 use super::serialize::{ban, count, header_names, plans, quota, quota_or_null, scope, text, texts};
@@ -47,6 +48,8 @@ pub struct Config {
     pub check: Option<CheckConfig>,
     /// Where shared counters live; without it all counters are local.
     pub store: Option<RedisConfig>,
+    /// The regions that divide the shared limits; `None` if there is one.
+    pub regions: Option<RegionsConfig>,
     /// Where rules are kept; without it there are none.
     pub rules: Option<RulesConfig>,
     /// What the metrics show beyond the usual.
@@ -157,6 +160,9 @@ pub struct LimitConfig {
     /// Whether requests carry their key in full: for the store, for rules, and for what operators are shown.
     #[serde(skip)]
     pub whole_key: bool,
+    /// The part that the gateway's region has, if there are several.
+    #[serde(skip)]
+    pub division: Option<Division>,
     /// How it is counted in the store.
     pub sync: Sync,
     /// What happens to requests of a shared limit while the store fails.

@@ -14,6 +14,7 @@ use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts, RawH2};
 use super::raw_log::{RawAccessLog, RawTrace};
 use super::raw_metrics::RawMetrics;
 use super::raw_outside::{RawCheck, RawIntrospection};
+use super::raw_regions::RawRegions;
 use super::raw_route::RawRoute;
 use super::raw_rules::RawRules;
 use super::raw_shape::RawHeaderChanges;
@@ -40,6 +41,8 @@ mapping! {
         auth: RawAuth,
         /// The store of counters that several gateways share. Without it, counters are local to the process.
         store: RawStore,
+        /// Several regions that divide the shared limits among them.
+        regions: RawRegions,
         /// Lists of addresses, by name: networks, or a file with one per line.
         #[schemars(extend("propertyNames" = hints::names()))]
         lists: Named<RawList>,

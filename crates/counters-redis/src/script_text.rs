@@ -63,3 +63,6 @@ pub(super) const PROBE: &str = script!("probe.lua");
 /// `KEYS` the number of places that it holds. If the holder is not known there, or had another name, its places are set to
 /// this number; otherwise only their expiry is changed. The reply is a [`StatesReply`](super::protocol::StatesReply).
 pub(super) const RENEW: &str = script!("concurrency.lua", "renew.lua");
+
+/// Lends the rates of limits to regions: see the file.
+pub(super) const SHARES: &str = include_str!("lua/shares.lua");

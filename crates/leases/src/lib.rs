@@ -12,8 +12,10 @@
 
 mod lease;
 mod membership;
+mod region_shares;
 mod terms;
 
 pub use lease::{FEWEST, Grant, HOLD, Lease, Return, Taken};
 pub use membership::Membership;
+pub use region_shares::{ASK_EVERY, RegionShares, SHARE_BOOKED, SHARE_LIFE};
 pub use terms::{ErrorBudget, Terms, reserved};

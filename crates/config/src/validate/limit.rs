@@ -122,6 +122,7 @@ pub(super) fn limit(
         whole_key: true,
         sync: sync?,
         on_store_failure: on_store_failure?,
+        division: None,
         max_keys: max_keys? as usize,
         written: Arc::new(raw.clone()),
     })

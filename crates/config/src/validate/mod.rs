@@ -22,6 +22,7 @@ mod path;
 mod plan;
 mod quota;
 mod redis_url;
+mod regions;
 mod route;
 mod rules;
 mod section;
@@ -166,6 +167,11 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         of_jwt.chain(introspection.iter().map(|introspection| &introspection.header)).collect();
     let access_log = log::access_log(raw.access_log.as_ref(), folder, (&api_key, &token_headers), report);
     let trace = log::trace(raw.trace.as_ref(), report);
+    let regions = raw.regions.as_ref().and_then(|raw| regions::regions(raw, has_store, folder, report));
+    let mut limits = limits.into_valid();
+    if let Some((regions, raw)) = regions.as_ref().zip(raw.regions.as_ref()) {
+        regions::divide(regions, raw.at, &mut limits, report);
+    }
     let config = Config {
         cors,
         answer_headers: answers,
@@ -179,12 +185,13 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         introspection,
         check,
         store,
+        regions,
         rules,
         metrics: metrics(raw.metrics.as_ref(), report),
         otlp: telemetry::otlp(raw.telemetry.as_ref(), folder, report),
         lists: lists.into_valid().into_iter().chain(proxy_files).collect(),
         plans,
-        limits: limits.into_valid(),
+        limits,
         upstreams: upstreams.into_valid(),
         routes,
         workers: workers.map(|n| n as usize),

@@ -1,0 +1,113 @@
+//! Validates `regions`.
+
+use super::log::share;
+use super::{check_name, missing, store, value};
+use sluicegate_limiter::Quota;
+
+use crate::at::{At, Folder};
+use crate::cost::Cost;
+use crate::model::LimitConfig;
+use crate::raw_regions::RawRegions;
+use crate::regions::{RegionsConfig, WHOLE};
+use crate::report::{Mistake, Place, Problem, Report};
+
+/// The most regions.
+const MOST: usize = 64;
+const EXAMPLE: &str = "{frankfurt: 50%, sydney: 30%}";
+
+pub(super) fn regions(
+    At { at, value: raw }: &At<RawRegions>,
+    has_store: bool,
+    folder: Folder<'_>,
+    report: &mut Report,
+) -> Option<RegionsConfig> {
+    if !has_store {
+        let problem = Problem::new(*at, "`regions` divides the limits in the store, and there is no `store`");
+        report.error(problem.help("add the store of this region, or remove `regions`"));
+    }
+    let home = raw.home.as_ref().map(|home| store::store(home, folder, report));
+    let own = raw.name.as_ref();
+    if own.is_none() {
+        missing(*at, "`regions`", ("name", "${REGION}"), &raw.wrong, report);
+    }
+    let Some(written) = &raw.floors else {
+        missing(*at, "`regions`", ("floors", EXAMPLE), &raw.wrong, report);
+        return None;
+    };
+    let mut floors = Vec::new();
+    for (region, floor) in &written.value.0 {
+        check_name(region, "region", report);
+        let floor = floor.as_ref().and_then(|text| value(text, report, floor_of));
+        floors.extend(floor.map(|floor| (region.value.clone(), floor)));
+    }
+    if floors.len() < written.value.0.len() {
+        return None; // reported
+    }
+    if floors.is_empty() || floors.len() > MOST {
+        let problem = Problem::new(written.at, format!("`floors` names 1 to {MOST} regions"));
+        report.error(problem.help(format!("such as {EXAMPLE}")));
+        return None;
+    }
+    let sum: u64 = floors.iter().map(|(_, floor)| u64::from(*floor)).sum();
+    if sum > WHOLE.into() {
+        let problem = Problem::new(written.at, format!("together the floors are {}%", sum as f64 / 1e4));
+        report.error(problem.help("100% at most: more would admit more than the limits say"));
+        return None;
+    }
+    if sum < WHOLE.into() && raw.home.is_none() && !raw.wrong.contains(&"home") {
+        let left = f64::from(WHOLE - sum as u32) / 1e4;
+        let problem = Problem::new(written.at, format!("no region has the other {left}% of each limit"));
+        report.warning(problem.help("name `home`, a store that lends them, or raise the floors"));
+    }
+    let own = own?;
+    if !floors.iter().any(|(region, _)| *region == own.value) {
+        let problem = own.problem(format!("`floors` has no region `{}`", own.value));
+        report.error(problem.help(format!("add it: {{{}: 30%}}", own.value)));
+        return None;
+    }
+    let home = match home {
+        None => None,
+        Some(home) => Some(home?),
+    };
+    Some(RegionsConfig { name: own.value.clone(), floors, home })
+}
+
+/// Divides the limits.
+pub(super) fn divide(config: &RegionsConfig, at: Place, limits: &mut [LimitConfig], report: &mut Report) {
+    let own = config.division(config.floor());
+    for limit in limits.iter_mut().filter(|limit| limit.shared) {
+        let all = std::iter::once(&limit.quota)
+            .chain(limit.plans.iter().map(|(_, quota)| quota))
+            .chain(&limit.candidate);
+        for (region, floor) in &config.floors {
+            let division = RegionsConfig { name: region.clone(), ..config.clone() }.division(*floor);
+            let least = match limit.cost {
+                Cost::Constant(cost) => cost,
+                _ => 1,
+            };
+            let fits = |quota: &Quota| division.of(quota).is_some_and(|part| part.capacity() >= least);
+            if !all.clone().all(fits) {
+                let problem = Problem::new(
+                    at,
+                    format!(
+                        "limit {} is too small to be divided: region {region} could never admit a request",
+                        limit.name
+                    ),
+                );
+                report.error(problem.help(
+                    "raise the limit or the floor, give the limit a longer period, or count it in each gateway: `scope: local`",
+                ));
+                break;
+            }
+        }
+        limit.division = Some(own);
+    }
+}
+
+/// `50%`.
+fn floor_of(text: &str) -> Result<u32, Mistake> {
+    match share(text)?.as_millionths() {
+        0 => Err(Mistake::new("a region needs a part that it always has").help("such as 10%")),
+        floor => Ok(floor),
+    }
+}
