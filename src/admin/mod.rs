@@ -25,7 +25,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use sluicegate_limiter::Division;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::limit::Store;
@@ -208,6 +209,7 @@ impl Admin {
                     "limits": self.shared_limits(status.gateways),
                 })
             }),
+            "regions": self.regions(),
             "rules": self.shared.snapshot.load().rules().map(|rules| json!({
                 "source": rules.source().describe(),
                 "largest_batch": rules.source().largest_batch(),
@@ -223,6 +225,24 @@ impl Admin {
                 json!({ "trouble": introspection.trouble() })
             }),
             "check": self.shared.snapshot.load().check.as_ref().map(|check| json!({ "trouble": check.trouble() })),
+        })
+    }
+
+    /// The region of the gateway, and its parts of the limits in millionths.
+    fn regions(&self) -> Value {
+        let snapshot = self.shared.snapshot.load_full();
+        let Some(regions) = &snapshot.config.regions else { return Value::Null };
+        let limits = snapshot.config.limits.iter().filter_map(|limit| {
+            let Division { rate, size } = limit.division?;
+            Some((limit.name.clone(), json!({ "lent": limit.is_lent(), "rate": rate, "size": size })))
+        });
+        let now = self.shared.clock.now();
+        json!({
+            "name": regions.name,
+            "floor": regions.floor(),
+            "pool": regions.pool(),
+            "home_up": regions.home.as_ref().map(|_| self.shared.metrics.is_lent(now)),
+            "limits": limits.collect::<Map<_, _>>(),
         })
     }
 

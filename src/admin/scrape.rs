@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
-use sluicegate_limiter::Time;
+use sluicegate_config::{RegionsConfig, WHOLE};
+use sluicegate_limiter::{Division, Time};
 
 use super::expected_series::Expected;
 use crate::clock::cpu_time;
@@ -43,6 +44,9 @@ fn scrape(metrics: &Metrics, snapshot: &Snapshot, now: Time, uptime: u64) -> Scr
     scrape.counters(&families::AUTH_CALLS, auth_calls(snapshot));
     if let Some(state) = &snapshot.store {
         store(&mut scrape, &state.status());
+    }
+    if let Some(config) = &snapshot.config.regions {
+        regions(&mut scrape, snapshot, config, metrics.is_lent(now));
     }
     if let Some(rules) = snapshot.rules() {
         let is_up = rules.trouble().is_none();
@@ -88,6 +92,18 @@ fn key_tables(scrape: &mut Scrape, snapshot: &Snapshot, now: Time) {
     };
     scrape.gauges(&families::OVERSHOOT_BOUND, rows(snapshot, bound));
     scrape.counters(&families::BANS, rows(snapshot, |limit| Some(limit.counted.bans.as_ref()?.begun())));
+}
+
+fn regions(scrape: &mut Scrape, snapshot: &Snapshot, config: &RegionsConfig, is_lent: bool) {
+    let rows = snapshot.config.limits.iter().filter_map(|limit| {
+        let Division { rate, size } = limit.division?;
+        let part = if limit.is_lent() { rate } else { size };
+        Some((vec![limit.name.clone()], f64::from(part) / f64::from(WHOLE)))
+    });
+    scrape.gauges(&families::REGION_SHARE, rows.collect());
+    if config.home.is_some() {
+        scrape.gauges(&families::REGION_HOME_UP, one(f64::from(u8::from(is_lent))));
+    }
 }
 
 fn upstreams(scrape: &mut Scrape, snapshot: &Snapshot, now: u64) {

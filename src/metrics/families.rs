@@ -166,6 +166,10 @@ families! {
         "Refusals without a call to the store, because an earlier answer is still valid.";
     STORE_DISAGREEMENTS = "sluicegate_store_disagreements_total", COUNTER, [],
         "Answers of the store that contradict the state sent with them: a fault of the gateway or the server.";
+    REGION_SHARE = "sluicegate_region_share", GAUGE, [LIMIT],
+        "The part of a shared limit's rate that this region may have, 0 to 1.";
+    REGION_HOME_UP = "sluicegate_region_home_up", GAUGE, [],
+        "Whether the store that lends to regions has answered within ten seconds (1) or not (0).";
     RULES_UP = "sluicegate_rules_up", GAUGE, [],
         "Whether the rules can be read (1) or not (0), so that those that were read stay in force.";
     RULES_CACHED = "sluicegate_rules_cached", GAUGE, [],

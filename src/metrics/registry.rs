@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sluicegate_limiter::Time;
+
 use super::abort_counts::AbortCounts;
 use super::consumers::{ConsumerCounts, Consumers};
 use super::listeners::ListenerMetrics;
@@ -24,6 +26,8 @@ pub struct Metrics {
     pub reload_successful: AtomicU64,
     /// When the configuration in force was loaded, in seconds since the epoch.
     pub reload_at: AtomicU64,
+    /// Until when parts of rates are lent to this region, in nanoseconds since the epoch; 0 if none are.
+    pub lent_until: AtomicU64,
     /// HTTP/2 connections that were closed because of what the client sent, by reason.
     pub aborts: AbortCounts,
     /// Lines of the access log that were dropped.
@@ -62,6 +66,11 @@ impl Metrics {
     /// A registry in which every counter is 0. `log_dropped` is incremented by the process log.
     pub fn new(log_dropped: Arc<AtomicU64>) -> Self {
         Self { log_dropped, ..Self::default() }
+    }
+
+    /// Whether the home store of the regions has answered lately.
+    pub fn is_lent(&self, now: Time) -> bool {
+        now.as_nanos() < self.lent_until.load(Ordering::Acquire)
     }
 
     fn of_worker<T: Default>(

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluicegate_leases::ASK_EVERY;
 use sluicegate_limiter::Time;
 use tokio::sync::{Notify, mpsc};
 
@@ -15,6 +16,7 @@ use super::access_log;
 use super::drain::{self, Ending};
 use super::handover::{self, HandoverSocket, Predecessor};
 use super::options::StartError;
+use super::regions;
 use super::reload;
 use super::signals::{Signal, Signals};
 use super::sockets::{Held, Sockets};
@@ -43,6 +45,7 @@ impl Supervisor {
     ) -> Result<Option<HandoverSocket>, String> {
         reload::resolve_new_names(&self.shared.snapshot.load_full()).await;
         self.update_store();
+        self.update_regions();
         self.update_keys();
         self.update_upstreams();
         self.loaded();
@@ -69,7 +72,7 @@ impl Supervisor {
             Source::File(path) => path.clone(),
             Source::Stdin => PathBuf::from("."), // the files that the configuration refers to may be there
         };
-        let store = Rc::clone(&self.store);
+        let (store, lending) = (Rc::clone(&self.store), Rc::clone(&self.lending));
         let supervisor = Rc::new(tokio::sync::Mutex::new(self));
         let watching = file_watch::watch(&path, async || supervisor.lock().await.check_files().await);
         let hangup = Notify::new();
@@ -85,6 +88,13 @@ impl Supervisor {
                     }
                     () = tokio::time::sleep(CARE) => supervisor.lock().await.renew_rules().await,
                 }
+            }
+        };
+        let sharing = async {
+            loop {
+                tokio::time::sleep(ASK_EVERY.into()).await;
+                regions::ask_home(&lending, &shared).await;
+                supervisor.lock().await.follow_shares().await;
             }
         };
         let sampling = async {
@@ -146,6 +156,7 @@ impl Supervisor {
             () = watching => Ending::Signal,
             () = reloading => Ending::Signal,
             () = signalled => Ending::Signal,
+            () = sharing => Ending::Signal,
             () = sampling => Ending::Signal,
             () = publishing => Ending::Signal,
             taken = succeeded => Ending::Succeeded(taken),

@@ -13,6 +13,7 @@ mod drain;
 mod event_loop;
 mod handover;
 mod options;
+mod regions;
 mod reload;
 mod signals;
 mod sockets;

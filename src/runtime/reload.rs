@@ -175,6 +175,7 @@ impl Supervisor {
         let generation = self.put_in_force(config, rules, &before).await;
         let diff = Diff::between(&old, &effective_config(&self.shared.snapshot.load()), counted);
         self.update_store();
+        self.update_regions();
         self.update_keys();
         self.update_upstreams();
         for id in removed {
@@ -198,10 +199,11 @@ impl Supervisor {
     /// Puts `config` in force: it applies to the next request of each worker. Returns its generation.
     pub(super) async fn put_in_force(
         &self,
-        config: LoadedConfig,
+        mut config: LoadedConfig,
         rules: Option<Arc<Rules>>,
         before: &Snapshot,
     ) -> u64 {
+        self.divide(&mut config);
         let next = self.snapshots.build(config, rules, Some(before), self.shared.clock.now());
         resolve_new_names(&next).await;
         let generation = next.generation;

@@ -94,6 +94,7 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
         admin: None,
         files: WatchedFiles::default(),
         store: Rc::default(),
+        lending: Rc::default(),
         exporter: None,
         keys: None,
         upstreams: Vec::new(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
+use super::regions::Lending;
 use super::sockets::{Held, Sockets};
 use super::watched_files::WatchedFiles;
 use super::worker::Command;
@@ -37,6 +38,8 @@ pub(super) struct Supervisor {
     pub(super) files: WatchedFiles,
     /// This thread's connection to the store.
     pub(super) store: Rc<RefCell<Option<Rc<Store>>>>,
+    /// What is known of the regions that divide the limits.
+    pub(super) lending: Rc<RefCell<Lending>>,
     /// What sends spans and metrics to a collector.
     pub(super) exporter: Option<Exporter>,
     /// The keys for tokens, and the handle of the task that refreshes them.

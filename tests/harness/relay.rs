@@ -1,7 +1,7 @@
-//! A relay between gateways and a server that delays, stalls and cuts connections.
+//! A relay between gateways and a server that delays, stalls, cuts and holds connections.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,11 +11,17 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::faults::Random;
 
+const CALM: u64 = 0;
+const DISTURBED: u64 = 1;
+const CUT: u64 = 2;
+/// A delay in milliseconds is added to this.
+const SLOW: u64 = 1_000;
+
 /// A relay. It ends when this is dropped.
 pub struct Relay {
     /// Where it listens.
     pub address: SocketAddr,
-    disturbs: Arc<AtomicBool>,
+    mode: Arc<AtomicU64>,
     _ended: tokio::sync::oneshot::Sender<()>,
 }
 
@@ -24,8 +30,8 @@ impl Relay {
     pub fn start(server: SocketAddr, seed: u64) -> Self {
         let (told, address) = std::sync::mpsc::channel();
         let (ended, end) = tokio::sync::oneshot::channel::<()>();
-        let disturbs = Arc::new(AtomicBool::new(false));
-        let shared = Arc::clone(&disturbs);
+        let mode = Arc::new(AtomicU64::new(CALM));
+        let shared = Arc::clone(&mode);
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
@@ -49,39 +55,53 @@ impl Relay {
                 }
             });
         });
-        Self { address: address.recv().unwrap(), disturbs, _ended: ended }
+        Self { address: address.recv().unwrap(), mode, _ended: ended }
     }
 
     /// Bytes are delayed from now on, connections stall and are cut.
     pub fn disturb(&self) {
-        self.disturbs.store(true, Ordering::Relaxed);
+        self.mode.store(DISTURBED, Ordering::Relaxed);
     }
 
     /// Everything is passed on at once again.
     pub fn calm(&self) {
-        self.disturbs.store(false, Ordering::Relaxed);
+        self.mode.store(CALM, Ordering::Relaxed);
+    }
+
+    /// Everything takes so long from now on, in each direction.
+    pub fn delay(&self, millis: u64) {
+        self.mode.store(SLOW + millis, Ordering::Relaxed);
+    }
+
+    /// Nothing is passed on any more, and connections stay open.
+    pub fn cut(&self) {
+        self.mode.store(CUT, Ordering::Relaxed);
     }
 }
 
 async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    disturbs: Arc<AtomicBool>,
+    mode: Arc<AtomicU64>,
     random: Arc<Mutex<Random>>,
 ) {
     let mut buffer = vec![0; 16 << 10];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        if disturbs.load(Ordering::Relaxed) {
-            let [kind, length] = {
-                let mut random = random.lock().unwrap();
-                [random.below(1_000), random.below(1_000)]
-            };
-            let millis = match kind {
-                0..=2 => return, // cut
-                3..=12 => 20 + length as u64 / 10,
-                _ => length as u64 / 300,
-            };
-            tokio::time::sleep(Duration::from_millis(millis)).await;
+        let disturbed = || {
+            let mut random = random.lock().unwrap();
+            [random.below(1_000), random.below(1_000)]
+        };
+        let millis = match mode.load(Ordering::Relaxed) {
+            DISTURBED => match disturbed() {
+                [0..=2, _] => return, // cut
+                [3..=12, length] => 20 + length as u64 / 10,
+                [_, length] => length as u64 / 300,
+            },
+            mode => mode.saturating_sub(SLOW),
+        };
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+        while mode.load(Ordering::Relaxed) == CUT {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         if to.write_all(&buffer[..read]).await.is_err() {
             return;

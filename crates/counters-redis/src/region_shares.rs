@@ -15,8 +15,6 @@ pub struct Region<'a> {
     pub name: &'a str,
     /// The floors of all regions, in millionths.
     pub floors: &'a [(String, u32)],
-    /// Its own name, which no other gateway has.
-    pub gateway: &'a str,
 }
 
 /// What a gateway says of one limit.
@@ -47,7 +45,7 @@ impl Store {
         for ask in asks {
             call.arg(format!("{prefix}:{{gateways}}:shares:{}", ask.limit));
         }
-        arguments(&mut call, 0, region, question, asks);
+        arguments(&mut call, 0, region, (&self.state.gateway, question), asks);
         let told = self.send_to_gateways(&call).await?;
         let told: Vec<i64> = redis::from_redis_value(told).ok()?;
         (told.len() == asks.len()).then(|| told.into_iter().map(|part| u32::try_from(part).ok()).collect())?
@@ -55,9 +53,15 @@ impl Store {
 }
 
 /// The arguments of the script; `now` in milliseconds, 0 for the clock of the server.
-pub(super) fn arguments(call: &mut Cmd, now: u64, region: Region<'_>, question: u64, asks: &[ShareAsk]) {
+pub(super) fn arguments(
+    call: &mut Cmd,
+    now: u64,
+    region: Region<'_>,
+    (gateway, question): (&str, u64),
+    asks: &[ShareAsk],
+) {
     let life = SHARE_BOOKED.as_nanos() / 1_000_000;
-    call.arg(now).arg(life).arg(question).arg(region.name).arg(region.gateway).arg(region.floors.len());
+    call.arg(now).arg(life).arg(question).arg(region.name).arg(gateway).arg(region.floors.len());
     for (name, floor) in region.floors {
         call.arg(name).arg(*floor);
     }

@@ -2,6 +2,8 @@
 
 use super::log::share;
 use super::{check_name, missing, store, value};
+use std::time::Duration;
+
 use sluicegate_limiter::Quota;
 
 use crate::at::{At, Folder};
@@ -10,9 +12,12 @@ use crate::model::LimitConfig;
 use crate::raw_regions::RawRegions;
 use crate::regions::{RegionsConfig, WHOLE};
 use crate::report::{Mistake, Place, Problem, Report};
+use crate::store::RedisConfig;
 
 /// The most regions.
 const MOST: usize = 64;
+/// No request waits for the home store, which is far away.
+const HOME_TIMEOUT: Duration = Duration::from_secs(1);
 const EXAMPLE: &str = "{frankfurt: 50%, sydney: 30%}";
 
 pub(super) fn regions(
@@ -25,7 +30,11 @@ pub(super) fn regions(
         let problem = Problem::new(*at, "`regions` divides the limits in the store, and there is no `store`");
         report.error(problem.help("add the store of this region, or remove `regions`"));
     }
-    let home = raw.home.as_ref().map(|home| store::store(home, folder, report));
+    let home = raw.home.as_ref().map(|home| {
+        let given = home.value.redis.as_ref().is_some_and(|redis| redis.value.timeout.is_some());
+        let config = store::store(home, folder, report)?;
+        Some(if given { config } else { RedisConfig { timeout: HOME_TIMEOUT, ..config } })
+    });
     let own = raw.name.as_ref();
     if own.is_none() {
         missing(*at, "`regions`", ("name", "${REGION}"), &raw.wrong, report);

@@ -9,3 +9,4 @@ mod operations;
 mod quotas;
 mod replies;
 mod server;
+mod shares;

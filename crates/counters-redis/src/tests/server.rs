@@ -70,11 +70,17 @@ impl Server {
         store
     }
 
-    fn connect_with(&self, change: impl Fn(&str) -> String) -> Store {
+    /// A connection for any command.
+    pub(super) fn connection(&self) -> Connection {
         let url = format!("unix://{}", self.folder.path().join("socket").display());
-        let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+        let connection = redis::Client::open(url).unwrap().get_connection().unwrap();
         connection.set_read_timeout(Some(DEADLINE)).unwrap();
         connection.set_write_timeout(Some(DEADLINE)).unwrap();
+        connection
+    }
+
+    fn connect_with(&self, change: impl Fn(&str) -> String) -> Store {
+        let mut connection = self.connection();
         let all = [REFUND, SPEND, RENEW].into_iter().chain(Algorithms::ALL.map(decide));
         let scripts = all.map(|script| {
             redis::cmd("SCRIPT").arg("LOAD").arg(change(script)).query(&mut connection).unwrap()

@@ -1,0 +1,140 @@
+//! Regions: asks the home store once a second which part of each rate this region may have, and puts it in force. No request
+//! waits for this.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sluicegate_counters_redis::{Region, ShareAsk};
+use sluicegate_leases::{RegionShares, SHARE_LIFE};
+use sluicegate_limiter::Time;
+
+use super::supervisor::Supervisor;
+use crate::limit::{Store, StoreState};
+use crate::process_state::ProcessState;
+use crate::resources::LoadedConfig;
+use crate::store_settings::settings;
+use sluicegate_config::RegionsConfig;
+
+/// What the gateway knows of its region.
+#[derive(Default)]
+pub(super) struct Lending {
+    config: Option<RegionsConfig>,
+    home: Option<Rc<Store>>,
+    shares: RegionShares,
+    /// By limit: admitted and refused requests at the last question.
+    counted: BTreeMap<String, [u64; 3]>,
+}
+
+/// A question to the home store.
+struct Question {
+    home: Rc<Store>,
+    config: RegionsConfig,
+    number: u64,
+    sent: Time,
+    asks: Vec<ShareAsk>,
+}
+
+impl Lending {
+    /// Connects to the home store of a configuration, if it has another one than before.
+    fn follow(&mut self, config: Option<&RegionsConfig>, process: &ProcessState) {
+        if self.config.as_ref() == config {
+            return;
+        }
+        if let Some(home) = self.home.take() {
+            home.close();
+        }
+        let floor = config.map_or(0, RegionsConfig::floor);
+        self.config = config.cloned();
+        self.shares = RegionShares::new(floor, process.clock.now());
+        process.metrics.lent_until.store(0, Ordering::Release);
+        self.home = config.and_then(|config| config.home.as_ref()).map(|home| {
+            let state = Arc::new(StoreState::new(settings(home)));
+            Store::new(state, process.clock.for_store(), process.workers, Arc::new(()))
+        });
+    }
+
+    /// What to ask the home store now; `None` without one.
+    fn question(&mut self, process: &ProcessState) -> Option<Question> {
+        let home = Rc::clone(self.home.as_ref()?);
+        let config = self.config.clone()?;
+        let counted = process.metrics.totals().limits;
+        let snapshot = process.snapshot.load();
+        let lent = snapshot.config.limits.iter().filter(|limit| limit.is_lent());
+        let asks = lent.map(|limit| {
+            let of = |all: &BTreeMap<String, [u64; 3]>| all.get(&limit.name).copied().unwrap_or_default();
+            let (now, before) = (of(&counted), of(&self.counted));
+            let [admitted, refused] = [0, 1].map(|which| now[which].saturating_sub(before[which]));
+            ShareAsk {
+                limit: limit.name.clone(),
+                applied: limit.division.map_or(0, |division| division.rate),
+                demand: admitted + refused,
+                refused,
+            }
+        });
+        let asks: Vec<ShareAsk> = asks.collect();
+        self.counted = counted;
+        let number = self.shares.ask();
+        (!asks.is_empty()).then(|| Question { home, config, number, sent: process.clock.now(), asks })
+    }
+
+    fn answered(&mut self, question: &Question, told: Vec<u32>, process: &ProcessState) {
+        let limits = question.asks.iter().map(|ask| ask.limit.clone());
+        let shares: HashMap<String, u32> = limits.zip(told).collect();
+        if self.shares.answered(question.number, question.sent, shares) {
+            process.metrics.lent_until.store(question.sent.plus(SHARE_LIFE).as_nanos(), Ordering::Release);
+        }
+    }
+}
+
+impl Question {
+    async fn ask(&self) -> Option<Vec<u32>> {
+        let region = Region { name: &self.config.name, floors: &self.config.floors };
+        self.home.ask_shares(region, self.number, &self.asks).await
+    }
+}
+
+/// Asks the home store, if there is one.
+pub(super) async fn ask_home(lending: &RefCell<Lending>, process: &ProcessState) {
+    let Some(question) = lending.borrow_mut().question(process) else { return };
+    if let Some(told) = question.ask().await {
+        lending.borrow_mut().answered(&question, told, process);
+    }
+}
+
+impl Supervisor {
+    /// Connects to the home store of the configuration in force.
+    pub(super) fn update_regions(&self) {
+        let snapshot = self.shared.snapshot.load();
+        self.lending.borrow_mut().follow(snapshot.config.regions.as_ref(), &self.shared);
+    }
+
+    /// Gives the limits of a configuration the parts that the region may have now.
+    pub(super) fn divide(&self, config: &mut LoadedConfig) {
+        let Some(regions) = config.regions.clone() else { return };
+        let (lending, now) = (self.lending.borrow(), self.shared.clock.now());
+        let known = lending.config.as_ref() == Some(&regions);
+        for limit in config.limits.iter_mut().filter(|limit| limit.shared) {
+            let lent = known && limit.is_lent();
+            let rate = if lent { lending.shares.share(&limit.name, now) } else { regions.floor() };
+            limit.division = Some(regions.division(rate));
+        }
+    }
+
+    /// Puts the parts in force that the region may have now, if they are others than before.
+    pub(super) async fn follow_shares(&self) {
+        let before = self.shared.snapshot.load_full();
+        if before.config.regions.is_none() {
+            return;
+        }
+        let mut config = before.config.clone();
+        self.divide(&mut config);
+        let divisions =
+            |config: &LoadedConfig| config.limits.iter().map(|limit| limit.division).collect::<Vec<_>>();
+        if divisions(&config) != divisions(&before.config) {
+            self.put_in_force(config, before.rules(), &before).await;
+        }
+    }
+}
