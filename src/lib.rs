@@ -11,7 +11,7 @@
 //! 6. [`snapshot`]: a configuration in force; [`resources`]: the files that it names; [`diff`]: what a reload changes
 //! 7. [`auth`], [`route`], [`keys`], [`rewrite`], [`limit`], [`lists`]: the parts of a decision
 //! 8. [`telemetry`]: what is sent to a collector; [`access_log`], [`process_log`], [`metrics`], [`trace`], [`refusals`],
-//!    [`top`], [`history`]: what is recorded; `sizing`: what a given traffic needs; [`tls`], [`file_watch`], [`worker_state`], [`clock`]: leaves
+//!    [`top`], [`history`]: what is recorded; [`sizing`]: what a given traffic needs; [`tls`], [`file_watch`], [`worker_state`], [`clock`]: leaves
 
 pub mod access_log;
 pub mod admin;
@@ -51,7 +51,7 @@ pub mod rules;
 pub mod runtime;
 pub mod server;
 mod shown_key;
-mod sizing;
+pub mod sizing;
 pub mod snapshot;
 pub mod store_settings;
 pub mod telemetry;

@@ -154,7 +154,7 @@ fn groups(traffic: &Traffic) -> Vec<(f64, f64)> {
 }
 
 /// The part of the requests that the limit admits.
-pub(crate) fn admitted(traffic: &Traffic) -> f64 {
+pub fn admitted(traffic: &Traffic) -> f64 {
     let most = per_second(traffic.rate);
     let admitted: f64 = groups(traffic).iter().map(|(keys, rate)| keys * rate.min(most)).sum();
     admitted / traffic.qps as f64
@@ -180,7 +180,7 @@ fn calls_per_request(traffic: &Traffic, figures: &Figures, share: u64, reached: 
 }
 
 /// What the traffic needs, in each layout.
-pub(crate) fn size(traffic: &Traffic, figures: &Figures) -> Vec<Need> {
+pub fn size(traffic: &Traffic, figures: &Figures) -> Vec<Need> {
     [Layout::Exact, Layout::Leased, Layout::Pairs, Layout::Affine, Layout::Local]
         .map(|layout| need(traffic, figures, layout))
         .into()

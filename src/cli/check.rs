@@ -9,7 +9,7 @@ use crate::diff::Diff;
 use crate::limit::{Counted, Counting, counting};
 use crate::resources::{LoadedConfig, Source};
 use crate::store_settings::try_store;
-use sluicegate_config::{LogTarget, SyncMode, grouped};
+use sluicegate_config::{LogTarget, RegionsConfig, SyncMode, grouped};
 
 #[derive(clap::Args)]
 #[command(
@@ -79,7 +79,27 @@ pub(super) fn run(args: &Args) -> ExitCode {
         };
     }
     let counted = loaded.config.as_ref().map(counted).unwrap_or_default();
-    super::print_and_exit(&format!("{counted}{summary}\n"))
+    let region =
+        loaded.config.as_ref().and_then(|config| config.regions.as_ref()).map(region).unwrap_or_default();
+    super::print_and_exit(&format!("{region}{counted}{summary}\n"))
+}
+
+/// What the region of the gateway has of the shared limits.
+fn region(regions: &RegionsConfig) -> String {
+    let percent = |part: u32| format!("{}%", f64::from(part) / 1e4);
+    let size = regions.division(regions.floor()).size;
+    let mut text = format!("region {}: {} of each shared limit\n", regions.name, percent(size));
+    if regions.home.is_some() {
+        text = format!(
+            "region {}: {} of the rate of each shared bucket, and up to {} while other regions need less; {} of its size, and of \
+             windows and places\n",
+            regions.name,
+            percent(regions.floor()),
+            percent(regions.floor() + regions.pool()),
+            percent(size)
+        );
+    }
+    text
 }
 
 /// How the limits are counted that several gateways share, if some of them are leased.

@@ -15,7 +15,13 @@ use sluicegate::resources::{Loaded, parse};
 use sluicegate_config::{Problem, schema};
 
 /// Words of messages about what no schema can know, and why.
-const BEYOND: [(&str, &str); 113] = [
+const BEYOND: [(&str, &str); 119] = [
+    ("together the floors are", "fields that depend on others"),
+    ("`floors` has no region", "fields that depend on others"),
+    ("too small to be divided", "fields that depend on others"),
+    ("`regions` divides the limits", "fields that depend on others"),
+    ("names 1 to 64 regions", "fields that depend on others"),
+    ("a region needs a part", "bounds of values with units"),
     ("cannot read", "files"),
     ("holds no", "files"),
     ("holds a certificate that is none", "files"),

@@ -181,8 +181,7 @@ fn run(seed: u64, millis: u64, floors: [u32; 3], faults: bool, load: impl Fn(u64
             }
         }
         // Gateways.
-        for index in 0..gateways.len() {
-            let gateway = &mut gateways[index];
+        for (index, gateway) in gateways.iter_mut().enumerate() {
             if faulty && random.one_in(6_000) {
                 gateway.down_until = now + 500 + random.below(20_000);
                 let floor = floors[gateway.region].1;

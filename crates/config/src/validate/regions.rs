@@ -1,7 +1,7 @@
 //! Validates `regions`.
 
 use super::log::share;
-use super::{check_name, missing, store, value};
+use super::{between, check_name, missing, store, value};
 use std::time::Duration;
 
 use sluicegate_limiter::Quota;
@@ -9,7 +9,8 @@ use sluicegate_limiter::Quota;
 use crate::at::{At, Folder};
 use crate::cost::Cost;
 use crate::model::LimitConfig;
-use crate::raw_regions::RawRegions;
+use crate::raw_regions::{RawHomeRedis, RawRegions};
+use crate::raw_store::RawRedis;
 use crate::regions::{RegionsConfig, WHOLE};
 use crate::report::{Mistake, Place, Problem, Report};
 use crate::store::RedisConfig;
@@ -31,9 +32,23 @@ pub(super) fn regions(
         report.error(problem.help("add the store of this region, or remove `regions`"));
     }
     let home = raw.home.as_ref().map(|home| {
-        let given = home.value.redis.as_ref().is_some_and(|redis| redis.value.timeout.is_some());
-        let config = store::store(home, folder, report)?;
-        Some(if given { config } else { RedisConfig { timeout: HOME_TIMEOUT, ..config } })
+        let Some(At { at, value: redis }) = &home.value.redis else {
+            missing(
+                home.at,
+                "`regions.home`",
+                ("redis", "{url: redis://10.0.0.5}"),
+                &home.value.wrong,
+                report,
+            );
+            return None;
+        };
+        let config = store::redis(&At { at: *at, value: as_store(redis) }, folder, report)?;
+        let bounds = [(Duration::from_millis(10), "10ms"), (Duration::from_secs(5), "5s")];
+        let timeout = redis
+            .timeout
+            .as_ref()
+            .map_or(Some(HOME_TIMEOUT), |text| between(text, "timeout", bounds[0], bounds[1], report));
+        Some(RedisConfig { timeout: timeout?, ..config })
     });
     let own = raw.name.as_ref();
     if own.is_none() {
@@ -79,6 +94,23 @@ pub(super) fn regions(
         Some(home) => Some(home?),
     };
     Some(RegionsConfig { name: own.value.clone(), floors, home })
+}
+
+/// The same as the store of a configuration, but for the timeout, which means something else there.
+fn as_store(home: &RawHomeRedis) -> RawRedis {
+    let home = home.clone();
+    RawRedis {
+        wrong: home.wrong,
+        url: home.url,
+        cluster: home.cluster,
+        sentinel: home.sentinel,
+        username: home.username,
+        password: home.password,
+        database: home.database,
+        tls: home.tls,
+        prefix: home.prefix,
+        ..RawRedis::empty(home.at)
+    }
 }
 
 /// Divides the limits.

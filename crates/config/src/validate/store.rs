@@ -35,7 +35,7 @@ pub(super) fn store(raw: &At<RawStore>, folder: Folder<'_>, report: &mut Report)
     self::redis(redis, folder, report)
 }
 
-fn redis(
+pub(super) fn redis(
     At { at, value: raw }: &At<RawRedis>,
     folder: Folder<'_>,
     report: &mut Report,

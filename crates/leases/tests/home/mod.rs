@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-pub const WHOLE: u32 = 1_000_000;
+pub(crate) const WHOLE: u32 = 1_000_000;
 const SMALL: u32 = 10_000;
 const WANTS: u64 = 30_000;
 const GAP: u64 = 5_000;
@@ -18,7 +18,7 @@ struct Known {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Home {
+pub(crate) struct Home {
     last: u64,
     learn: u64,
     granted: HashMap<String, u32>,
@@ -27,18 +27,24 @@ pub struct Home {
 
 /// What a gateway says.
 #[derive(Clone, Debug)]
-pub struct Asked<'a> {
-    pub region: &'a str,
-    pub gateway: &'a str,
-    pub question: u64,
-    pub applied: u32,
-    pub demand: u64,
-    pub refused: u64,
+pub(crate) struct Asked<'a> {
+    pub(crate) region: &'a str,
+    pub(crate) gateway: &'a str,
+    pub(crate) question: u64,
+    pub(crate) applied: u32,
+    pub(crate) demand: u64,
+    pub(crate) refused: u64,
 }
 
 impl Home {
     /// Times are in milliseconds.
-    pub fn lend(&mut self, now: u64, life: u64, floors: &[(String, u32)], asked: &Asked<'_>) -> Option<u32> {
+    pub(crate) fn lend(
+        &mut self,
+        now: u64,
+        life: u64,
+        floors: &[(String, u32)],
+        asked: &Asked<'_>,
+    ) -> Option<u32> {
         let name = (asked.region.to_owned(), asked.gateway.to_owned());
         let own = self.gateways.remove(&name);
         self.gateways.retain(|_, known| known.ends >= now);
