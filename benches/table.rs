@@ -1,7 +1,7 @@
 //! What a decision costs, beside governor's keyed limiter in the same run: `cargo bench --profile dist --bench table`.
 //!
 //! `-- --large` adds fifty million keys (some 5 GB), `-- --check` fails if a bound is broken, `-- --flood` measures new
-//! keys that find no room instead, on one thread and on several. Ours is
+//! keys that find no room instead, on one thread and on several, `-- --leases` the leased tokens of one key. Ours is
 //! asked as a request asks: a fingerprint, which the pipeline has made of the key, and a time that is read once for
 //! 32 decisions. governor hashes its number itself and reads its own clock.
 
@@ -14,13 +14,14 @@ use std::process::{Command, ExitCode};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use governor::{DefaultKeyedRateLimiter, RateLimiter};
 use indicatif::ProgressBar;
 use sluicegate::keys::{Fingerprint, KeySecret};
 use sluicegate::limit::{Ask, Counters, Limit, LimitParts, decide};
 use sluicegate::resources;
 use sluicegate_counters::CountedLimit;
-use sluicegate_limiter::Time;
+use sluicegate_leases::{ErrorBudget, Grant, Lease, Spare, Terms};
+use sluicegate_limiter::{Quota, Rate, Span, Time, TokenBucket};
 
 /// As in `main.rs`, so that memory is what it is there.
 #[global_allocator]
@@ -108,6 +109,38 @@ fn flood(threads: u64) -> (f64, f64) {
     (each(ran), each(begun.elapsed()))
 }
 
+/// The time by the wall that one thread of so many needs for a request of the same leased key.
+fn leases(threads: u64) -> f64 {
+    const REQUESTS: u64 = 1 << 24;
+    let (lease, now, soon) = (Lease::new(now()), now(), Span::from_secs(3_600));
+    let tokens = threads * REQUESTS * 2;
+    let grant = Grant {
+        tokens,
+        sent: now,
+        received: now,
+        window: None,
+        before: tokens,
+        remaining: 0,
+        reset: soon,
+        receipt: Default::default(),
+    };
+    let rate = Rate::new(1_000_000_000, Span::SECOND).unwrap();
+    let quota = Quota::TokenBucket(TokenBucket::new(rate, 1_000_000_000).unwrap(), rate, 1_000_000_000);
+    lease.granted(&grant, &Terms::new(&quota, ErrorBudget::USUAL, false));
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let spare = Spare::default();
+                let take =
+                    |_: &u64| spare.take(black_box(&lease), black_box(now), 1, || 16 * (threads > 1) as u64);
+                assert_eq!((0..REQUESTS).filter(|n| take(n).is_some()).count() as u64, REQUESTS);
+            });
+        }
+    });
+    begun.elapsed().as_nanos() as f64 / REQUESTS as f64
+}
+
 impl Limiter {
     fn ours() -> Self {
         Self::Ours(limit(RULES).0)
@@ -115,7 +148,8 @@ impl Limiter {
 
     fn governor() -> Self {
         let burst = NonZeroU32::new(500_000_000).unwrap();
-        let quota = Quota::with_period(Duration::from_micros(31_622_400)).unwrap().allow_burst(burst);
+        let quota =
+            governor::Quota::with_period(Duration::from_micros(31_622_400)).unwrap().allow_burst(burst);
         Self::Governor(Arc::new(RateLimiter::dashmap(quota)))
     }
 
@@ -250,6 +284,13 @@ fn main() -> ExitCode {
         for threads in [1, 2, 4] {
             let (processor, wall) = flood(threads);
             println!("| {threads} | {processor:.1} | {wall:.1} |");
+        }
+        return ExitCode::SUCCESS;
+    }
+    if has("--leases") {
+        println!("| threads | wall, ns |\n|--:|--:|");
+        for threads in [1, 2] {
+            println!("| {threads} | {:.1} |", (0..ROUNDS).map(|_| leases(threads)).fold(f64::MAX, f64::min));
         }
         return ExitCode::SUCCESS;
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sluicegate_counters::{Ask, CountedLimit, Fingerprint, KeyState};
-use sluicegate_leases::{Grant, Lease, Taken};
+use sluicegate_leases::{Grant, Lease, Spare, Taken, Terms, spare_of};
 use sluicegate_limiter::{Span, Time, Usage};
 use smallvec::{SmallVec, smallvec};
 
@@ -38,13 +38,19 @@ pub(super) struct KeyLease {
     is_gone: AtomicBool,
 }
 
+/// The lease of a key as a worker knows it, with the tokens that it has taken out.
+struct Known {
+    lease: Arc<KeyLease>,
+    spare: Spare,
+}
+
 /// The leases of a gateway, which its workers share.
 #[derive(Default)]
 pub(super) struct GatewayLeases([Mutex<HashMap<Key, Arc<KeyLease>>>; SHARDS]);
 
 /// The leases that a worker knows, so that it needs no lock to find them.
 pub(super) struct WorkerLeases {
-    known: HashMap<Key, Arc<KeyLease>>,
+    known: HashMap<Key, Known>,
     purge_at: usize,
     /// The keys that came once: a key that comes only once needs no lease.
     seen: Box<[u64]>,
@@ -115,10 +121,10 @@ impl WorkerLeases {
 
     fn add(&mut self, id: Key, lease: &Arc<KeyLease>) {
         if self.known.len() >= self.purge_at {
-            self.known.retain(|_, lease| !lease.is_gone.load(Ordering::Acquire));
+            self.known.retain(|_, known| !known.lease.is_gone.load(Ordering::Acquire));
             self.purge_at = (self.known.len() * 2).max(FIRST_PURGE);
         }
-        self.known.insert(id, Arc::clone(lease));
+        self.known.insert(id, Known { lease: Arc::clone(lease), spare: Spare::default() });
     }
 }
 
@@ -128,11 +134,12 @@ impl Store {
     #[inline]
     pub fn take(self: &Rc<Self>, ask: &Ask<'_>, now: Time) -> Option<Taken> {
         let leases = self.worker_leases.borrow();
-        let known = leases.known.get(&(ask.limit.counters.order, ask.key))?;
+        let Known { lease: known, spare } = leases.known.get(&(ask.limit.counters.order, ask.key))?;
         if known.is_gone.load(Ordering::Acquire) || !known.is_of(ask.limit) {
             return None;
         }
-        let taken = known.lease.take(now, ask.cost)?;
+        let more = || ask.limit.leased().map_or(0, |terms| self.spare(terms));
+        let taken = spare.take(&known.lease, now, ask.cost, more)?;
         if taken.ask {
             self.ask_for_more(known, now);
         }
@@ -142,7 +149,7 @@ impl Store {
     /// Gives back what [`Self::take`] has taken.
     pub fn untake(&self, ask: &Ask<'_>, taken: &Taken) {
         if let Some(known) = self.worker_leases.borrow().known.get(&(ask.limit.counters.order, ask.key)) {
-            known.lease.give_back(taken);
+            known.spare.give_back(&known.lease.lease, taken);
         }
     }
 
@@ -152,7 +159,7 @@ impl Store {
         let mut leases = self.worker_leases.borrow_mut();
         let is_current =
             |known: &&Arc<KeyLease>| !known.is_gone.load(Ordering::Acquire) && known.is_of(ask.limit);
-        let known = match leases.known.get(&id).filter(is_current).cloned() {
+        let known = match leases.known.get(&id).map(|known| &known.lease).filter(is_current).cloned() {
             Some(known) => known,
             None if leases.saw(id) => {
                 let Some(known) = self.state.leases.get_or_add(ask, now) else { return };
@@ -170,14 +177,24 @@ impl Store {
     /// come.
     pub fn paused(&self, ask: &Ask<'_>, now: Time) -> Option<Span> {
         let leases = self.worker_leases.borrow();
-        leases.known.get(&(ask.limit.counters.order, ask.key))?.lease.paused(now)
+        leases.known.get(&(ask.limit.counters.order, ask.key))?.lease.lease.paused(now)
     }
 
     /// The store has refused a request of the key; it admits none for `at_most`, or less if that is unknown.
     pub fn pause(&self, ask: &Ask<'_>, now: Time, at_most: Span) {
         if let Some(known) = self.worker_leases.borrow().known.get(&(ask.limit.counters.order, ask.key)) {
-            known.lease.pause(now, at_most);
+            known.lease.lease.pause(now, at_most);
         }
+    }
+
+    /// The threads of this gateway that may take out tokens.
+    fn workers(&self) -> u32 {
+        self.state.stores.load(Ordering::Relaxed).saturating_sub(1) // one of them serves nobody
+    }
+
+    /// How many tokens of a key a worker may take out.
+    fn spare(&self, terms: &Terms) -> u64 {
+        spare_of(terms.share(self.state.gateways()), self.workers())
     }
 
     fn ask_for_more(self: &Rc<Self>, known: &Arc<KeyLease>, now: Time) {
@@ -191,7 +208,8 @@ impl Store {
         let Some(Usage { remaining, .. }) = limit.counters.usage(*key, connection.clock.earliest(now)) else {
             return; // the store has not told yet
         };
-        if let Some(tokens) = known.lease.next(now, terms, self.state.gateways(), remaining) {
+        let spares = self.spare(terms) * u64::from(self.workers());
+        if let Some(tokens) = known.lease.next(now, terms, self.state.gateways(), (remaining, spares)) {
             crate::store::spawn_local(Rc::clone(self).ask_for_tokens(Arc::clone(known), tokens));
         }
     }

@@ -11,6 +11,8 @@ use crate::Terms;
 pub(crate) const LIFE: Span = Span::from_millis(500);
 /// A lease is for the requests of this time.
 pub const HOLD: Span = Span::from_millis(50);
+/// When a lease, or its window, ends so soon, workers take out no tokens: those would be lost.
+const NEARLY_OVER: Span = Span::from_millis(50);
 /// The time over which demand is measured at least.
 const MEASURED: Span = Span::from_millis(10);
 /// For how long the store is not asked when it has little left.
@@ -77,7 +79,8 @@ struct Book {
 /// Tokens that a request has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    generation: u64,
+    /// Of the lease; `None` if they were those of a worker.
+    generation: Option<u64>,
     cost: u64,
     /// Whether the caller should ask for more.
     pub ask: bool,
@@ -115,6 +118,20 @@ pub struct Return {
     pub tokens: u64,
     /// The receipt of their charge.
     pub receipt: Receipt,
+}
+
+impl Taken {
+    pub(crate) fn of_spare(cost: u64, remaining: u64, reset: Span) -> Self {
+        Self { generation: None, cost, ask: false, remaining, reset }
+    }
+
+    pub(crate) fn is_of_spare(&self) -> bool {
+        self.generation.is_none()
+    }
+
+    pub(crate) fn cost(&self) -> u64 {
+        self.cost
+    }
 }
 
 impl Lease {
@@ -160,27 +177,36 @@ impl Lease {
     /// Takes the tokens of a request; `None` if there are not enough.
     #[inline]
     pub fn take(&self, now: Time, cost: u64) -> Option<Taken> {
-        if now.as_nanos() >= self.ends.load(Ordering::Acquire) {
+        self.take_with(now, cost, 0).map(|(taken, ..)| taken)
+    }
+
+    /// Takes the tokens of a request, and up to `more` besides. Returns how many these are and until when they may be spent.
+    pub(crate) fn take_with(&self, now: Time, cost: u64, more: u64) -> Option<(Taken, u64, Time)> {
+        let ends = self.ends.load(Ordering::Acquire);
+        if now.as_nanos() >= ends {
             return None;
         }
+        let more = if ends - now.as_nanos() > NEARLY_OVER.as_nanos() { more } else { 0 };
         let mut held = self.held.load(Ordering::Acquire);
-        let left = loop {
+        let (left, spare) = loop {
             let left = (held & TOKENS).checked_sub(cost)?;
-            let after = held - cost;
+            let spare = more.min(left / 4); // the others need some, too
+            let after = held - cost - spare;
             match self.held.compare_exchange_weak(held, after, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => break left,
+                Ok(_) => break (left - spare, spare),
                 Err(other) => held = other,
             }
         };
         let ask = left < self.low.load(Ordering::Relaxed) && !self.asking.load(Ordering::Relaxed);
-        let remaining = self.remaining.load(Ordering::Relaxed) + left;
+        let remaining = self.remaining.load(Ordering::Relaxed) + left + spare;
         let reset = Time::from_nanos(self.reset.load(Ordering::Relaxed)).since(now);
-        Some(Taken { generation: held >> BITS, cost, ask, remaining, reset })
+        let taken = Taken { generation: Some(held >> BITS), cost, ask, remaining, reset };
+        Some((taken, spare, Time::from_nanos(ends)))
     }
 
     /// Gives back what a request has taken and does not use. If the lease has ended meanwhile, the tokens are lost.
     pub fn give_back(&self, taken: &Taken) {
-        let same = |held: u64| (held >> BITS == taken.generation).then(|| held + taken.cost);
+        let same = |held: u64| (Some(held >> BITS) == taken.generation).then(|| held + taken.cost);
         let _ = self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, same);
     }
 
@@ -211,7 +237,14 @@ impl Lease {
 
     /// How many tokens to ask the store for, if it is time to ask and no call is in flight: then the caller must call
     /// [`granted`](Self::granted) or [`abandon`](Self::abandon). `remaining` is what the store has left.
-    pub fn next(&self, now: Time, terms: &Terms, gateways: u32, remaining: u64) -> Option<u64> {
+    /// Tokens that workers may have taken out, `spares` at most, count as held.
+    pub fn next(
+        &self,
+        now: Time,
+        terms: &Terms,
+        gateways: u32,
+        (remaining, spares): (u64, u64),
+    ) -> Option<u64> {
         if self.paused(now).is_some() || self.asking.swap(true, Ordering::AcqRel) {
             return None;
         }
@@ -222,7 +255,8 @@ impl Lease {
             self.withdraw(&mut book); // nobody can spend them any more
         }
         let held = self.held();
-        let needed = target.min(terms.share(gateways)).saturating_sub(held);
+        let most = terms.share(gateways).saturating_sub(spares);
+        let needed = target.min(most).saturating_sub(held);
         let want = needed.min(remaining / (GUIDED * u64::from(gateways.max(1))));
         book.is_scarce = want < needed;
         drop(book);

@@ -1,15 +1,20 @@
 //! A gateway: what it does with a request, as the real one does.
 
-use sluicegate_leases::{Grant, Lease, Membership, Terms};
+use sluicegate_leases::{Grant, Lease, Membership, Spare, Terms, spare_of};
 use sluicegate_limiter::{Span, Time};
 
 use super::store::Granted;
+
+const WORKERS: u32 = 2;
 
 pub(crate) struct Gateway {
     /// How often it was started.
     pub(crate) life: u32,
     pub(crate) is_up: bool,
     pub(crate) lease: Lease,
+    /// The tokens of its workers, of which the next one has the next request.
+    spares: [Spare; WORKERS as usize],
+    next: usize,
     pub(crate) membership: Membership,
     clock: (u64, i64),
     began: Time,
@@ -41,6 +46,8 @@ impl Gateway {
             life: 0,
             is_up: true,
             lease: Lease::new(now.plus(Span::from_nanos(clock.0))),
+            spares: Default::default(),
+            next: 0,
             membership: Membership::new(1),
             clock,
             began: now,
@@ -66,15 +73,18 @@ impl Gateway {
     /// The tokens that it could spend.
     pub(crate) fn held(&self, now: Time) -> u64 {
         let now = self.clock(now);
+        let spares: u64 = self.spares.iter().map(|spare| spare.held(now)).sum();
         match self.lease.take(now, 0) {
-            Some(_) => self.lease.held(),
-            None => 0,
+            Some(_) => self.lease.held() + spares,
+            None => spares,
         }
     }
 
     pub(crate) fn request(&mut self, world: Time, terms: &Terms) -> Wanted {
         let now = self.clock(world);
-        if let Some(taken) = self.lease.take(now, 1) {
+        self.next = (self.next + 1) % self.spares.len();
+        let more = spare_of(terms.share(self.membership.gateways()), WORKERS);
+        if let Some(taken) = self.spares[self.next].take(&self.lease, now, 1, || more) {
             let tokens = if taken.ask { self.ask(world, terms) } else { None };
             return Wanted { admitted: true, exact: false, tokens };
         }
@@ -92,7 +102,9 @@ impl Gateway {
         if !self.membership.may_lease(now) {
             return None;
         }
-        let tokens = self.lease.next(now, terms, self.membership.gateways(), self.remaining)?;
+        let gateways = self.membership.gateways();
+        let spares = spare_of(terms.share(gateways), WORKERS) * u64::from(WORKERS);
+        let tokens = self.lease.next(now, terms, gateways, (self.remaining, spares))?;
         self.tokens_in_flight = Some(world);
         Some(tokens)
     }
