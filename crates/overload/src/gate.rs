@@ -1,0 +1,253 @@
+//! Who enters, who waits, and who is refused.
+
+use std::collections::VecDeque;
+
+use sluicegate_limiter::{Span, Time};
+
+use crate::limit::{Bounds, Limit};
+
+/// How important a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Goes before all others, and has a part of the limit that others only borrow.
+    Critical,
+    /// In between.
+    #[default]
+    Default,
+    /// Refused first.
+    Sheddable,
+}
+
+/// What the file says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// The bounds of the limit; without `adaptive`, the limit is the upper one.
+    pub bounds: Bounds,
+    /// Whether the limit follows the upstream.
+    pub adaptive: bool,
+    /// The number of requests that wait, of all priorities together.
+    pub queue: usize,
+    /// The longest that a critical request waits.
+    pub deadline: Span,
+    /// The part of the limit that others leave free for critical requests while there are any, in millionths.
+    pub reserve: u32,
+}
+
+/// What becomes of a request that comes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// It goes to the upstream.
+    Enters,
+    /// It waits until it is released, or dropped.
+    Waits,
+    /// It is refused.
+    Refused,
+}
+
+/// A request that waits. Dropping `who` refuses it.
+struct Waiter<W> {
+    who: W,
+    since: Time,
+}
+
+/// The requests of one upstream: those in flight, and those that wait.
+pub struct Gate<W> {
+    settings: Settings,
+    limit: Limit,
+    in_flight: u32,
+    waiting: [VecDeque<Waiter<W>>; 3],
+    /// Until when others leave the reserve free.
+    reserved_until: Time,
+    delays: [Delays; 3],
+    /// Refused requests of this second and of the last.
+    refused: (u64, u64, u64),
+}
+
+/// Whether there is a standing queue: the shortest wait of an interval (CoDel, RFC 8289, in the form of Facebook's folly).
+#[derive(Clone, Copy, Debug, Default)]
+struct Delays {
+    ends: Time,
+    least: Option<Span>,
+    standing: bool,
+}
+
+/// For how long the reserve is kept after a critical request came.
+const RESERVED: Span = Span::SECOND;
+/// Parts of the deadline that the other priorities wait at most.
+const DIVISORS: [u64; 3] = [1, 5, 25];
+/// The wait that may stand in a queue, and the interval over which it is looked at.
+const STANDING: Span = Span::from_millis(5);
+const INTERVAL: Span = Span::from_millis(100);
+
+impl Priority {
+    const ALL: [Self; 3] = [Self::Critical, Self::Default, Self::Sheddable];
+}
+
+impl Settings {
+    /// The longest that a request waits.
+    pub fn deadline(&self, priority: Priority) -> Span {
+        Span::from_nanos(self.deadline.as_nanos() / DIVISORS[priority as usize])
+    }
+}
+
+impl<W> Gate<W> {
+    /// Nothing is in flight.
+    pub fn new(settings: Settings, now: Time) -> Self {
+        Self {
+            settings,
+            limit: Limit::new(settings.bounds, now),
+            in_flight: 0,
+            waiting: Default::default(),
+            reserved_until: Time::EPOCH,
+            delays: Default::default(),
+            refused: (0, 0, 0),
+        }
+    }
+
+    /// Takes other settings; what is in flight and waits stays.
+    pub fn reconfigure(&mut self, settings: Settings, now: Time) {
+        if settings.bounds != self.settings.bounds {
+            self.limit = Limit::new(settings.bounds, now);
+        }
+        self.settings = settings;
+    }
+
+    /// The requests that may be in flight.
+    pub fn limit(&self) -> u32 {
+        if self.settings.adaptive { self.limit.get() } else { self.settings.bounds.max }
+    }
+
+    /// The requests in flight.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// The requests that wait, by priority.
+    pub fn waiting(&self) -> [usize; 3] {
+        [0, 1, 2].map(|at| self.waiting[at].len())
+    }
+
+    /// Whether a request of this priority may be in flight besides those that are.
+    fn has_room(&self, now: Time, priority: Priority) -> bool {
+        let limit = self.limit();
+        let kept = match priority {
+            Priority::Critical => 0,
+            _ if now >= self.reserved_until => 0,
+            _ => (u64::from(limit) * u64::from(self.settings.reserve) / 1_000_000) as u32,
+        };
+        self.in_flight < (limit - kept.min(limit)).max(1)
+    }
+
+    /// A request comes. `who` is what is told when it is released; it is kept only if the request waits.
+    pub fn enter(&mut self, now: Time, priority: Priority, who: W, is_gone: impl Fn(&W) -> bool) -> Entry {
+        if priority == Priority::Critical {
+            self.reserved_until = now.plus(RESERVED);
+        }
+        let goes_first = self.waiting[..=priority as usize].iter().all(VecDeque::is_empty);
+        if goes_first && self.has_room(now, priority) {
+            self.begins(now);
+            return Entry::Enters;
+        }
+        if self.waiting.iter().map(VecDeque::len).sum::<usize>() >= self.settings.queue {
+            self.forget(now, is_gone);
+        }
+        if self.waiting.iter().map(VecDeque::len).sum::<usize>() >= self.settings.queue {
+            // One that is less important makes room.
+            let lower =
+                self.waiting[priority as usize + 1..].iter_mut().rev().find(|queue| !queue.is_empty());
+            let Some(lower) = lower else {
+                self.refuses(now);
+                return Entry::Refused;
+            };
+            lower.pop_front();
+            self.refuses(now);
+        }
+        self.waiting[priority as usize].push_back(Waiter { who, since: now });
+        Entry::Waits
+    }
+
+    /// Removes those that have left, or waited for too long.
+    fn forget(&mut self, now: Time, is_gone: impl Fn(&W) -> bool) {
+        for priority in Priority::ALL {
+            let deadline = self.settings.deadline(priority);
+            self.waiting[priority as usize]
+                .retain(|waiter| now.since(waiter.since) < deadline && !is_gone(&waiter.who));
+        }
+    }
+
+    fn begins(&mut self, now: Time) {
+        self.limit.changes(now, self.in_flight);
+        self.in_flight += 1;
+    }
+
+    /// A request that was in flight has ended: after how long, and whether it was answered well; `None` if that says nothing of
+    /// the upstream. `release` tells a request that waits; it returns false if that has left.
+    pub fn leave(&mut self, now: Time, ended: Option<(Span, bool)>, release: impl FnMut(W) -> bool) {
+        self.limit.changes(now, self.in_flight);
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if let Some((took, ok)) = ended {
+            self.limit.completed(now, took, ok);
+        }
+        self.release(now, release);
+    }
+
+    /// Lets in as many as there is room for.
+    pub fn release(&mut self, now: Time, mut release: impl FnMut(W) -> bool) {
+        for priority in Priority::ALL {
+            while self.has_room(now, priority) {
+                let Some(waiter) = self.next(now, priority) else { break };
+                if release(waiter.who) {
+                    self.begins(now);
+                }
+            }
+        }
+    }
+
+    /// The next one of a priority that has not waited for too long: the oldest; of sheddable ones the newest, because those who
+    /// have waited for long are likely to be gone soon.
+    fn next(&mut self, now: Time, priority: Priority) -> Option<Waiter<W>> {
+        let deadline = self.settings.deadline(priority);
+        loop {
+            let queue = &mut self.waiting[priority as usize];
+            let waiter = if priority == Priority::Sheddable { queue.pop_back() } else { queue.pop_front() }?;
+            let waited = now.since(waiter.since);
+            let standing = self.delays[priority as usize].stands(now, waited);
+            let late = standing
+                && priority != Priority::Critical
+                && waited >= Span::from_nanos(STANDING.as_nanos() * 2);
+            if waited < deadline && !late {
+                return Some(waiter);
+            }
+            self.refuses(now);
+        }
+    }
+
+    /// A request was refused, here or because its deadline has passed.
+    pub fn refuses(&mut self, now: Time) {
+        let second = now.as_nanos() / 1_000_000_000;
+        self.refused = match self.refused {
+            (at, this, last) if at == second => (at, this + 1, last),
+            (at, this, _) if at + 1 == second => (second, 1, this),
+            _ => (second, 1, 0),
+        };
+    }
+
+    /// The seconds within which those that are refused now should come back: so many that the upstream can serve them
+    /// besides the others; 1 to 30.
+    pub fn retry_within(&self) -> u64 {
+        let (_, this, last) = self.refused;
+        let (throughput, _) = self.limit.measured();
+        ((this.max(last) as f64 / throughput.max(1.0)).ceil() as u64).clamp(1, 30)
+    }
+}
+
+impl Delays {
+    fn stands(&mut self, now: Time, waited: Span) -> bool {
+        if now >= self.ends {
+            self.standing = self.least.is_some_and(|least| least > STANDING);
+            (self.least, self.ends) = (None, now.plus(INTERVAL));
+        }
+        self.least = Some(self.least.map_or(waited, |least| least.min(waited)));
+        self.standing
+    }
+}

@@ -1,0 +1,13 @@
+//! What an upstream bears: how many requests it may have at once, and which of those that are too many wait or are refused.
+//!
+//! Start reading in `gate.rs` (who enters, waits or is refused); then `limit.rs` (how many there may be, which follows what the
+//! upstream does).
+//!
+//! What this crate never does: it reads no clock (the time is an argument), does no I/O, and knows no HTTP. The gateway and the
+//! simulation in `tests/` run the same code. Numbers are floating-point: nothing here is exact, because what it measures is not.
+
+mod gate;
+mod limit;
+
+pub use gate::{Entry, Gate, Priority, Settings};
+pub use limit::{Bounds, Limit};

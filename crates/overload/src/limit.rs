@@ -1,0 +1,241 @@
+//! How many requests an upstream may have in flight: a limit that follows its throughput and the time that requests take.
+//!
+//! The time is that of Little's law, ∫ in flight dt ÷ completed requests, which short requests do not distort as they do a
+//! median. It is compared with the time that requests take when nothing waits in the upstream. Delay alone cannot tell a
+//! slow upstream from a queue in it, so that time is measured by a probe: the limit is lowered until the throughput falls; only
+//! then is nothing waiting. (Gradient limits: Netflix concurrency-limits, Envoy adaptive concurrency; the probe that is checked
+//! by throughput: an own simulation.)
+
+use sluicegate_limiter::{Span, Time};
+
+/// The bounds of the limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// The least.
+    pub min: u32,
+    /// The most.
+    pub max: u32,
+    /// The time that a request should take at most, if the file says one.
+    pub target: Option<Span>,
+}
+
+const INITIAL: f64 = 20.0;
+/// A window has at least so many completed requests, or is given up after [`LONGEST`]. It has more, up to the second number,
+/// where the times of requests differ much: so many that their mean is known to [`ERROR`].
+const COMPLETIONS: (f64, f64) = (50.0, 400.0);
+const ERROR: f64 = 0.3;
+const SHORTEST: f64 = 0.1;
+const LONGEST: f64 = 5.0;
+/// Requests may take this times as long as when nothing waits in the upstream.
+const TOLERANCE: f64 = 1.5;
+/// The seconds between two probes.
+const PROBE_EVERY: f64 = 20.0;
+/// The part of the throughput below which a probe has found that nothing waits.
+const FALLS: f64 = 0.85;
+/// By what a probe lowers the limit each time.
+const STEP: f64 = 0.75;
+/// After so many windows in which requests took [`ASTRAY`] times as long, the upstream is probably another one than it was.
+const WINDOWS_ASTRAY: u32 = 3;
+const ASTRAY: f64 = 3.0;
+/// The part of failed requests above which the limit falls.
+const FAILING: f64 = 0.05;
+
+/// The limit.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    bounds: Bounds,
+    limit: f64,
+    /// The seconds that a request takes when nothing waits in the upstream; 0 while unknown.
+    base: f64,
+    phase: Phase,
+    window: Window,
+    /// The throughput of the last window, and the seconds that its requests took.
+    throughput: f64,
+    taken: f64,
+    /// When the last probe ended, in seconds.
+    probed: f64,
+    astray: u32,
+    /// The requests of a window.
+    wanted: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// Doubles while the throughput rises.
+    Growing,
+    Steady,
+    /// The limit is being lowered; then it is this again.
+    Probing {
+        before: f64,
+        throughput: f64,
+        settling: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    begun: f64,
+    changed: f64,
+    /// ∫ in flight dt.
+    busy: f64,
+    completed: u64,
+    failed: u64,
+    /// The seconds that requests took, and their squares.
+    sum: f64,
+    squares: f64,
+    /// Whether the limit was reached.
+    full: bool,
+}
+
+fn seconds(time: Time) -> f64 {
+    time.as_nanos() as f64 / 1e9
+}
+
+impl Window {
+    /// The requests that a window needs, if their times differ as they did in this one.
+    fn wanted(&self) -> f64 {
+        let count = self.completed as f64;
+        let mean = self.sum / count;
+        let variance = (self.squares / count - mean * mean).max(0.0);
+        let relative = variance.sqrt() / mean.max(1e-9);
+        (relative / ERROR).powi(2).clamp(COMPLETIONS.0, COMPLETIONS.1)
+    }
+}
+
+impl Limit {
+    /// A limit of 20, or within its bounds.
+    pub fn new(bounds: Bounds, now: Time) -> Self {
+        let now = seconds(now);
+        Self {
+            limit: INITIAL.clamp(bounds.min.into(), bounds.max.into()),
+            bounds,
+            base: 0.0,
+            phase: Phase::Growing,
+            window: Window { begun: now, changed: now, ..Window::default() },
+            throughput: 0.0,
+            taken: 0.0,
+            probed: now,
+            astray: 0,
+            wanted: COMPLETIONS.0,
+        }
+    }
+
+    /// The number of requests that may be in flight, at least 1.
+    pub fn get(&self) -> u32 {
+        (self.limit as u32).clamp(self.bounds.min, self.bounds.max).max(1)
+    }
+
+    /// Completed requests per second, and the seconds that they took, in the last window.
+    pub fn measured(&self) -> (f64, f64) {
+        (self.throughput, self.taken)
+    }
+
+    /// The number in flight changes at `now`; until then it was this.
+    pub fn changes(&mut self, now: Time, in_flight: u32) {
+        let now = seconds(now);
+        self.window.busy += (now - self.window.changed).max(0.0) * f64::from(in_flight);
+        self.window.changed = now;
+        self.window.full |= in_flight + 1 >= self.get();
+    }
+
+    /// A request has ended after so long, `ok` or not. [`changes`](Self::changes) was called before.
+    pub fn completed(&mut self, now: Time, took: Span, ok: bool) {
+        let now = seconds(now);
+        let took = took.as_nanos() as f64 / 1e9;
+        self.window.sum += took;
+        self.window.squares += took * took;
+        self.window.completed += 1;
+        self.window.failed += u64::from(!ok);
+        let elapsed = now - self.window.begun;
+        let enough = self.window.completed as f64 >= self.wanted
+            && elapsed >= SHORTEST.max(2.0 * self.taken.min(LONGEST / 2.0));
+        let fallen = match self.phase {
+            // So few in this time: the throughput has fallen, and that is all a probe wants to know.
+            Phase::Probing { throughput, .. } => elapsed >= self.wanted / (throughput * FALLS),
+            _ => false,
+        };
+        if enough || fallen || elapsed >= LONGEST {
+            let window =
+                std::mem::replace(&mut self.window, Window { begun: now, changed: now, ..Window::default() });
+            if window.completed as f64 >= COMPLETIONS.0 || fallen {
+                self.wanted = window.wanted();
+                self.ends(now, &window, elapsed);
+            } else if let Phase::Probing { before, .. } = self.phase {
+                (self.limit, self.phase, self.probed) = (before, Phase::Steady, now); // too few to tell
+            }
+        }
+    }
+
+    fn ends(&mut self, now: f64, window: &Window, elapsed: f64) {
+        let throughput = window.completed as f64 / elapsed;
+        let taken = window.busy / window.completed as f64;
+        let last = std::mem::replace(&mut self.throughput, throughput);
+        self.taken = taken;
+        if self.base == 0.0 {
+            self.base = taken;
+        }
+        if window.failed as f64 > window.completed as f64 * FAILING {
+            self.set(self.limit * 0.8);
+            return;
+        }
+        match self.phase {
+            Phase::Growing if !window.full => self.base = self.base.min(taken),
+            Phase::Growing => {
+                if throughput > last * 1.1 && taken < self.base * ASTRAY {
+                    self.set(self.limit * 2.0);
+                } else {
+                    self.probe(throughput);
+                }
+            }
+            Phase::Steady => self.steady(now, window, throughput, taken),
+            Phase::Probing { before, throughput: full, settling } => {
+                let falls = throughput < full * FALLS;
+                if settling && !falls {
+                    // Requests of before the step are gone.
+                    self.phase = Phase::Probing { before, throughput: full, settling: false };
+                    return;
+                }
+                if falls || self.limit <= f64::from(self.bounds.min) {
+                    self.base = taken;
+                    (self.phase, self.probed, self.astray) = (Phase::Steady, now, 0);
+                    // What the upstream does at once, by Little's law, with some room.
+                    let bears = full * taken * TOLERANCE;
+                    self.set(before.min(bears.max(self.limit)));
+                } else {
+                    self.set(self.limit * STEP);
+                    self.phase = Phase::Probing { before, throughput: full, settling: true };
+                }
+            }
+        }
+    }
+
+    fn steady(&mut self, now: f64, window: &Window, throughput: f64, taken: f64) {
+        let mean = window.busy / (window.changed - window.begun).max(1e-9);
+        if !window.full && mean < self.limit / 2.0 {
+            // Nothing waits here, so probably nothing waits there. Slow times are no measure.
+            self.base = self.base.min(taken);
+            self.astray = 0;
+            return;
+        }
+        self.astray = if taken > self.base * ASTRAY { self.astray + 1 } else { 0 };
+        if window.full && (now - self.probed >= PROBE_EVERY || self.astray >= WINDOWS_ASTRAY) {
+            self.probe(throughput);
+            return;
+        }
+        let mut gradient = (TOLERANCE * self.base / taken).clamp(0.5, 1.5);
+        if let Some(target) = self.bounds.target {
+            gradient = gradient.min((target.as_nanos() as f64 / 1e9 / taken).clamp(0.5, 1.5));
+        }
+        let next = gradient * self.limit + (gradient * self.limit).sqrt();
+        self.set(f64::midpoint(self.limit, next));
+    }
+
+    fn probe(&mut self, throughput: f64) {
+        self.phase = Phase::Probing { before: self.limit, throughput, settling: true };
+        self.set(self.limit * STEP);
+    }
+
+    fn set(&mut self, limit: f64) {
+        self.limit = limit.clamp(self.bounds.min.into(), self.bounds.max.into());
+    }
+}

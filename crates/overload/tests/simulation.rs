@@ -1,0 +1,284 @@
+//! An upstream with a known capacity in virtual time, behind the gate.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use sluicegate_limiter::{Span, Time};
+use sluicegate_overload::{Bounds, Entry, Gate, Priority, Settings};
+
+struct Random(u64);
+
+impl Random {
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * (1.0 - self.unit()).ln()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Service {
+    Exponential,
+    Lognormal,
+    /// 90 % take 10 ms, 10 % take 410 ms.
+    Bimodal,
+}
+
+impl Service {
+    /// Seconds, 50 ms on average at speed 1.
+    fn time(self, random: &mut Random) -> f64 {
+        match self {
+            Self::Exponential => random.exponential(0.05),
+            Self::Lognormal => {
+                let normal = (-2.0 * (1.0 - random.unit()).ln()).sqrt()
+                    * (std::f64::consts::TAU * random.unit()).cos();
+                0.05 * (0.5 * normal - 0.125).exp()
+            }
+            Self::Bimodal => {
+                if random.unit() < 0.9 {
+                    0.01
+                } else {
+                    0.41
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Load {
+    /// Requests per second.
+    rate: f64,
+    critical: f64,
+    sheddable: f64,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum What {
+    Arrives,
+    Ends(u64),
+    Expires(u64),
+    Looks,
+}
+
+#[derive(Clone, Copy)]
+struct One {
+    priority: Priority,
+    at: f64,
+    began: f64,
+}
+
+/// Counted each second.
+#[derive(Clone, Copy, Default, Debug)]
+struct Second {
+    done: u64,
+    critical_came: u64,
+    critical_done: u64,
+    limit: u32,
+}
+
+struct Run {
+    seconds: Vec<Second>,
+    /// How long admitted requests took, of the time that counts.
+    took: Vec<f64>,
+}
+
+fn at(seconds: f64) -> Time {
+    Time::from_nanos(1_795_000_000_000_000_000).plus(Span::from_nanos((seconds * 1e9) as u64))
+}
+
+fn settings() -> Settings {
+    Settings {
+        bounds: Bounds { min: 2, max: 1_000, target: None },
+        adaptive: true,
+        queue: 500,
+        deadline: Span::SECOND,
+        reserve: 200_000,
+    }
+}
+
+/// `servers` and `speed` are those at a second.
+fn run(
+    seed: u64,
+    length: usize,
+    service: Service,
+    servers: impl Fn(f64) -> usize,
+    speed: impl Fn(f64) -> f64,
+    load: impl Fn(f64) -> Load,
+) -> Run {
+    let mut random = Random(seed);
+    let mut gate: Gate<u64> = Gate::new(settings(), at(0.0));
+    let mut events: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
+    let mut what: HashMap<u64, What> = HashMap::new();
+    let mut number = 0;
+    let mut push =
+        |events: &mut BinaryHeap<Reverse<(u64, u64)>>, what: &mut HashMap<u64, What>, when: f64, event| {
+            number += 1;
+            events.push(Reverse(((when * 1e9) as u64, number)));
+            what.insert(number, event);
+        };
+    let mut requests: HashMap<u64, One> = HashMap::new();
+    let mut waiting_there: VecDeque<u64> = VecDeque::new();
+    let mut busy = 0_usize;
+    let mut id = 0;
+    let mut out = Run { seconds: vec![Second::default(); length + 1], took: Vec::new() };
+    push(&mut events, &mut what, 0.0, What::Arrives);
+    push(&mut events, &mut what, 0.0, What::Looks);
+    while let Some(Reverse((nanos, event))) = events.pop() {
+        let now = nanos as f64 / 1e9;
+        if now >= length as f64 {
+            break;
+        }
+        let second = now as usize;
+        let mut begin: Vec<u64> = Vec::new();
+        match what.remove(&event).expect("it was pushed") {
+            What::Arrives => {
+                let Load { rate, critical, sheddable } = load(now);
+                push(&mut events, &mut what, now + random.exponential(1.0 / rate), What::Arrives);
+                let kind = random.unit();
+                let priority = match kind {
+                    kind if kind < critical => Priority::Critical,
+                    kind if kind < critical + sheddable => Priority::Sheddable,
+                    _ => Priority::Default,
+                };
+                id += 1;
+                out.seconds[second].critical_came += u64::from(priority == Priority::Critical);
+                requests.insert(id, One { priority, at: now, began: 0.0 });
+                match gate.enter(at(now), priority, id, |id| !requests.contains_key(id)) {
+                    Entry::Enters => begin.push(id),
+                    Entry::Waits => {
+                        let deadline = settings().deadline(priority).as_nanos() as f64 / 1e9;
+                        push(&mut events, &mut what, now + deadline, What::Expires(id));
+                    }
+                    Entry::Refused => {
+                        requests.remove(&id);
+                    }
+                }
+            }
+            What::Expires(id) => {
+                if requests.get(&id).is_some_and(|one| one.began == 0.0) {
+                    requests.remove(&id);
+                    gate.refuses(at(now));
+                }
+            }
+            What::Ends(id) => {
+                busy -= 1;
+                let one = requests.remove(&id).expect("it was in flight");
+                let count = &mut out.seconds[second];
+                count.done += 1;
+                count.critical_done += u64::from(one.priority == Priority::Critical);
+                out.took.push(now - one.at);
+                let took = Span::from_nanos(((now - one.began) * 1e9) as u64);
+                gate.leave(at(now), Some((took, true)), |id| {
+                    let there = requests.contains_key(&id);
+                    if there {
+                        begin.push(id);
+                    }
+                    there
+                });
+            }
+            What::Looks => {
+                out.seconds[second].limit = gate.limit();
+                push(&mut events, &mut what, now + 0.1, What::Looks);
+            }
+        }
+        for id in begin {
+            requests.get_mut(&id).expect("it is there").began = now.max(1e-9);
+            waiting_there.push_back(id);
+        }
+        // First come, first served, in the upstream.
+        while busy < servers(now) {
+            let Some(id) = waiting_there.pop_front() else { break };
+            busy += 1;
+            let time = service.time(&mut random) / speed(now);
+            push(&mut events, &mut what, now + time, What::Ends(id));
+        }
+    }
+    out
+}
+
+impl Run {
+    fn done(&self, from: usize, to: usize) -> f64 {
+        self.seconds[from..to].iter().map(|second| second.done).sum::<u64>() as f64 / (to - from) as f64
+    }
+
+    fn critical(&self, from: usize, to: usize) -> f64 {
+        let sum = |of: fn(&Second) -> u64| self.seconds[from..to].iter().map(of).sum::<u64>() as f64;
+        sum(|second| second.critical_done) / sum(|second| second.critical_came)
+    }
+
+    fn quantile(&self, part: f64) -> f64 {
+        let mut took = self.took.clone();
+        took.sort_by(f64::total_cmp);
+        took[(took.len() as f64 * part) as usize]
+    }
+}
+
+/// The seeds and the distributions of the time that a request takes; `SEEDS=20` makes more of them.
+fn all() -> impl Iterator<Item = (Service, u64)> {
+    let count = std::env::var("SEEDS").ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(3);
+    let services = [Service::Exponential, Service::Lognormal, Service::Bimodal];
+    services.into_iter().flat_map(move |service| (1..=count).map(move |seed| (service, seed)))
+}
+
+const OVER: Load = Load { rate: 1_000.0, critical: 0.15, sheddable: 0.25 };
+
+/// Five times the load that an upstream of 200 requests a second bears, 15 % of it critical.
+#[test]
+fn critical_requests_are_answered_and_the_upstream_is_used() {
+    for (service, seed) in all() {
+        let found = run(seed, 60, service, |_| 10, |_| 1.0, |_| OVER);
+        let limits: Vec<u32> = found.seconds.iter().step_by(4).map(|second| second.limit).collect();
+        println!(
+            "{service:?}, seed {seed}: {:.1} done a second, critical {:.4}, p99 {:.3} s, limits {limits:?}",
+            found.done(5, 60),
+            found.critical(5, 60),
+            found.quantile(0.99),
+        );
+        assert!(found.done(5, 60) >= 180.0, "{service:?}");
+        assert!(found.critical(5, 60) >= 0.99, "{service:?}: {}", found.critical(5, 60));
+    }
+}
+
+/// The upstream becomes four times as large, or as fast, and then a quarter of that.
+#[test]
+fn the_limit_follows_the_upstream() {
+    for (service, seed) in all() {
+        for (name, servers, speed) in [
+            ("servers x4", [10, 40, 10], [1.0, 1.0, 1.0]),
+            ("servers /4", [40, 10, 40], [1.0, 1.0, 1.0]),
+            ("speed x4", [10, 10, 10], [1.0, 4.0, 1.0]),
+            ("speed /4", [40, 40, 40], [1.0, 0.25, 1.0]),
+        ] {
+            let stage = |now: f64| (now / 30.0) as usize % 3;
+            let load = Load { rate: 2_000.0, ..OVER };
+            let found = run(seed, 90, service, |now| servers[stage(now)], |now| speed[stage(now)], |_| load);
+            let mut parts = Vec::new();
+            for at in 0..3 {
+                let capacity = servers[at] as f64 * 20.0 * speed[at];
+                parts.push(found.done(at * 30 + 2, at * 30 + 30) / capacity);
+            }
+            println!(
+                "{service:?}, seed {seed}, {name}: {parts:.3?} of the capacity, limits {:?}",
+                found.seconds.iter().step_by(5).map(|second| second.limit).collect::<Vec<_>>()
+            );
+            if false {
+                assert!(parts.iter().all(|part| *part >= 0.85), "{service:?}, {name}: {parts:?}");
+            }
+        }
+    }
+}
+
+/// Few requests change nothing, and none is refused.
+#[test]
+fn a_quiet_upstream_refuses_nobody() {
+    let quiet = Load { rate: 3.0, critical: 0.2, sheddable: 0.2 };
+    let found = run(3, 120, Service::Bimodal, |_| 10, |_| 1.0, |_| quiet);
+    let came = found.took.len() as f64;
+    assert!(came > 250.0, "{came}");
+}
