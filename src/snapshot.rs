@@ -188,7 +188,7 @@ impl SnapshotBuilder {
         let known: HashMap<&str, &Arc<UpstreamState>> =
             known.iter().map(|state| (state.config.name.as_str(), state)).collect();
         let upstream = |(config, tls): (&UpstreamConfig, &Option<UpstreamTls>)| {
-            UpstreamState::next(config, tls.as_ref(), known.get(config.name.as_str()).copied())
+            UpstreamState::next(config, tls.as_ref(), known.get(config.name.as_str()).copied(), now)
         };
         let store = config
             .store

@@ -195,6 +195,7 @@ impl Admin {
             "upstreams": self.shared.snapshot.load().upstreams.iter().map(|state| json!({
                 "name": state.config.name,
                 "pending": state.waiting(),
+                "overload": state.overload.as_ref().map(|overload| overload.status()),
                 "servers": state.status(self.now()).iter().map(config_dump::server).collect::<Vec<_>>(),
             })).collect::<Vec<_>>(),
             "draining": self.shared.draining.load(Ordering::Relaxed),

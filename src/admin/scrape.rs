@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
-use sluicegate_config::{RegionsConfig, WHOLE};
+use sluicegate_config::{Priority, RegionsConfig, WHOLE};
 use sluicegate_limiter::{Division, Time};
 
 use super::expected_series::Expected;
@@ -13,7 +13,7 @@ use crate::limit::{LeaseCounts, Limit, StoreStatus, counting};
 use crate::metrics::{self, Metrics, Row, Scrape, families, one};
 use crate::process_state::ProcessState;
 use crate::snapshot::Snapshot;
-use crate::upstream::{ServerStatus, UpstreamState};
+use crate::upstream::{OverloadStatus, ServerStatus, UpstreamState};
 
 /// The text of a scrape at `now`; `uptime` is the gateway's uptime in milliseconds.
 ///
@@ -125,9 +125,36 @@ fn upstreams(scrape: &mut Scrape, snapshot: &Snapshot, now: u64) {
     scrape.gauges(&families::UPSTREAM_HEALTHY, of(&servers, |one| f64::from(u8::from(one.healthy))));
     scrape.counters(&families::SERVER_REQUESTS, of(&servers, |one| one.requests));
     scrape.counters(&families::SERVER_FAILURES, of(&servers, |one| one.failed));
+    overload(scrape, snapshot);
     scrape.gauges(&families::UPSTREAM_PENDING, rows(snapshot, |state| state.waiting() as f64));
     scrape.counters(&families::UPSTREAM_EJECTIONS, rows(snapshot, UpstreamState::ejections));
     scrape.counters(&families::UPSTREAM_UNSOLICITED, rows(snapshot, UpstreamState::unsolicited));
+}
+
+/// Of upstreams that bear only so many requests.
+fn overload(scrape: &mut Scrape, snapshot: &Snapshot) {
+    let bounded =
+        snapshot.upstreams.iter().filter_map(|state| Some((state, state.overload.as_ref()?.status())));
+    let bounded: Vec<(&str, OverloadStatus)> =
+        bounded.map(|(state, status)| (state.config.name.as_str(), status)).collect();
+    let each = |value: fn(&OverloadStatus) -> u32| -> Vec<Row<f64>> {
+        bounded.iter().map(|(name, status)| (vec![(*name).to_owned()], f64::from(value(status)))).collect()
+    };
+    scrape.gauges(&families::UPSTREAM_LIMIT, each(|status| status.limit));
+    scrape.gauges(&families::UPSTREAM_IN_FLIGHT, each(|status| status.in_flight));
+    let priorities = || {
+        bounded.iter().flat_map(|(name, status)| {
+            let row = move |(at, (word, _)): (usize, &(&str, Priority))| {
+                (vec![(*name).to_owned(), (*word).to_owned()], status.waiting[at], status.shed[at])
+            };
+            Priority::WORDS.iter().enumerate().map(row).collect::<Vec<_>>()
+        })
+    };
+    scrape.gauges(
+        &families::UPSTREAM_WAITING,
+        priorities().map(|(labels, waiting, _)| (labels, waiting as f64)).collect(),
+    );
+    scrape.counters(&families::UPSTREAM_SHED, priorities().map(|(labels, _, shed)| (labels, shed)).collect());
 }
 
 fn certificates(scrape: &mut Scrape, snapshot: &Snapshot) {

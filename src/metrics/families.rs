@@ -53,6 +53,9 @@ const fn of(name: &'static str, description: &'static str) -> Label {
     Label { name, values: Values::Of(description) }
 }
 
+/// The priorities of requests.
+const PRIORITIES: [&str; 3] = ["critical", "default", "sheddable"];
+
 const fn these(name: &'static str, values: &'static [&'static str]) -> Label {
     Label { name, values: Values::These(values) }
 }
@@ -130,6 +133,14 @@ families! {
         "Requests that were sent to a server, including repeated ones.";
     SERVER_FAILURES = "sluicegate_upstream_server_failures_total", COUNTER, [UPSTREAM, of("server", "the server's address")],
         "Requests to a server that failed because of it: no connection, no or a broken answer, or a status of `ejection.status`.";
+    UPSTREAM_LIMIT = "sluicegate_upstream_in_flight_limit", GAUGE, [UPSTREAM],
+        "The requests that the upstream may have in flight, by its `overload`.";
+    UPSTREAM_IN_FLIGHT = "sluicegate_upstream_in_flight", GAUGE, [UPSTREAM],
+        "The requests that the upstream has in flight, if it has `overload`.";
+    UPSTREAM_WAITING = "sluicegate_upstream_queued", GAUGE, [UPSTREAM, these("priority", &PRIORITIES)],
+        "Requests that wait for their turn, by priority.";
+    UPSTREAM_SHED = "sluicegate_upstream_shed_total", COUNTER, [UPSTREAM, these("priority", &PRIORITIES)],
+        "Requests that were refused because the upstream bears no more, by priority.";
     UPSTREAM_PENDING = "sluicegate_upstream_pending", GAUGE, [UPSTREAM],
         "Requests that wait for a connection to a server.";
     UPSTREAM_RETRIES = "sluicegate_upstream_retries_total", COUNTER, [UPSTREAM],

@@ -1,5 +1,6 @@
 //! The context of one request, from its head to the last byte of the response.
 
+mod capacity;
 mod logging;
 mod shaping;
 
@@ -29,7 +30,7 @@ use crate::request::verdict::Origin;
 use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
 use crate::trace::Trace;
-use crate::upstream::{self, Exchange, ForwardError, ForwardFacts, ForwardPolicy};
+use crate::upstream::{self, Exchange, ForwardError, ForwardFacts, ForwardPolicy, InFlight};
 use sluicegate_config::{CorsConfig, DetailedCost, ForwardedHeader};
 use sluicegate_wire::RequestHead;
 
@@ -60,6 +61,8 @@ pub struct RequestContext {
     reason: Cell<Option<RefusalReason>>,
     /// Where it is counted by consumer.
     seat: Option<Seat>,
+    /// Its place among the requests of an upstream that bears so many.
+    in_flight: Option<InFlight>,
 }
 
 impl RequestContext {
@@ -98,6 +101,7 @@ impl RequestContext {
             origin: origin.map(Box::from),
             reason: Cell::new(None),
             seat: None,
+            in_flight: None,
         });
         match parts {
             Some(parts) => context.adopt_forwarded(parts),

@@ -6,7 +6,6 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use http::uri::PathAndQuery;
 use http::{Method, header};
 use sluicegate_limiter::{Span, Time};
 
@@ -24,14 +23,13 @@ use crate::request::limit_selection::{LimitSelection, RoutedRequest, Scope};
 use crate::request::verdict::{Evaluated, Matched, Origin};
 use crate::request::{RequestContext, Response, Services, View};
 use crate::respond::{self, LocalError, RateLimitHeaders};
-use crate::rewrite::Unwritable;
+use crate::rewrite::{Unwritable, with_path};
 use crate::route::{NoHost, RouteQuery, host, is_doubtful, is_plain};
 use crate::snapshot::{Route, Snapshot, Target};
 use crate::upstream::{self, ForwardError};
 use sluicegate_config::{PathError, normalize};
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
-use sluicegate_wire::RequestTarget;
 
 /// Matches a request and evaluates its limits with the counters of this process. With `queue`, a request that a leaky
 /// bucket delays takes a place in its queue. Nobody outside is asked.
@@ -257,6 +255,12 @@ pub async fn serve(
             response.into()
         }
         Target::Upstream { index, original_path } => {
+            if context.is_bounded(*index)
+                && let Err(response) = context.take_place(*index, parts, &identity).await
+            {
+                body.drain(parts);
+                return context.finish(response.into());
+            }
             match context.rewrite(parts, &identity) {
                 Ok(Some(target)) => parts.target = parts.target.with(&target),
                 Ok(None) => {
@@ -293,6 +297,7 @@ pub async fn serve(
                 upstream::forward(context.exchange(), upstream, &mut outgoing).await
             };
             let result = forwarding.await;
+            context.upstream_answered(&result);
             match result {
                 Ok(response) => {
                     context.charge(|cost, base| settled(cost, base, response.status, &response.headers));
@@ -484,14 +489,4 @@ fn answer_early(reject: &EarlyReject, context: &mut RequestContext, parts: &Requ
             response
         }
     }
-}
-
-/// The target with this path, its own query and its own authority.
-fn with_path(target: &RequestTarget, path: &str) -> RequestTarget {
-    let text = match target.query() {
-        Some(query) => format!("{path}?{query}"),
-        None => path.to_owned(),
-    };
-    // A normalized path has only characters that are valid in a URI.
-    PathAndQuery::try_from(text).map_or_else(|_| target.clone(), |path| target.with(&path))
 }

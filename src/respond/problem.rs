@@ -64,6 +64,8 @@ pub enum LocalError {
     UpstreamFailed,
     /// 503: the upstream is at its connection limit.
     UpstreamBusy,
+    /// 503: the upstream bears no more requests; so many seconds later it may.
+    UpstreamOverloaded(u8),
     /// 504: the upstream did not respond in time.
     UpstreamSlow,
 }
@@ -101,7 +103,9 @@ impl LocalError {
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::UpstreamFailed => StatusCode::BAD_GATEWAY,
-            Self::UpstreamBusy | Self::AuthAway => StatusCode::SERVICE_UNAVAILABLE,
+            Self::UpstreamBusy | Self::UpstreamOverloaded(_) | Self::AuthAway => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::UpstreamSlow => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -126,7 +130,7 @@ impl LocalError {
             Self::HeadTooLarge => RefusalReason::HeadersTooLarge,
             Self::Misdirected => RefusalReason::Misdirected,
             Self::UpstreamFailed => RefusalReason::Upstream,
-            Self::UpstreamBusy => RefusalReason::Shed,
+            Self::UpstreamBusy | Self::UpstreamOverloaded(_) => RefusalReason::Shed,
             Self::UpstreamSlow => RefusalReason::UpstreamTimeout,
         }
     }
@@ -158,6 +162,9 @@ impl LocalError {
             }
             Self::UpstreamFailed => "the server behind the gateway sent no valid response",
             Self::UpstreamBusy => "the servers behind the gateway are busy; try again in 1 second",
+            Self::UpstreamOverloaded(_) => {
+                "the servers behind the gateway bear no more requests; try again later"
+            }
             Self::UpstreamSlow => "the server behind the gateway did not respond in time",
         }
     }
@@ -172,8 +179,12 @@ impl LocalError {
         if let Some(challenge) = self.challenge() {
             response.headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
-        if matches!(self, Self::UpstreamBusy | Self::AuthAway) {
-            response.headers.insert(header::RETRY_AFTER, "1");
+        match self {
+            Self::UpstreamBusy | Self::AuthAway => response.headers.insert(header::RETRY_AFTER, "1"),
+            Self::UpstreamOverloaded(seconds) => {
+                response.headers.insert(header::RETRY_AFTER, seconds.to_string());
+            }
+            _ => {}
         }
         if self == Self::Method {
             response.headers.insert(header::ALLOW, SERVED);
@@ -207,12 +218,16 @@ impl LocalError {
             (StatusCode::UNAUTHORIZED, _) => Some(UNAUTHENTICATED),
             (StatusCode::FORBIDDEN, _) => Some(PERMISSION_DENIED),
             (_, Self::CheckDefers) => Some(RESOURCE_EXHAUSTED.0),
-            (_, Self::AuthAway) => Some(UNAVAILABLE.0),
+            (_, Self::AuthAway | Self::UpstreamOverloaded(_)) => Some(UNAVAILABLE.0),
             _ => None,
         };
         let Some(status) = grpc_status.filter(|_| is_grpc(parts)) else { return self.response(id) };
         let mut response = LocalResponse::new(StatusCode::OK, LocalBody::Empty);
-        grpc(&mut response.headers, (status, self.detail()), (self.reason(), None), None);
+        let pushback = match self {
+            Self::UpstreamOverloaded(seconds) => Some(Span::from_secs(seconds.into())),
+            _ => None,
+        };
+        grpc(&mut response.headers, (status, self.detail()), (self.reason(), None), pushback);
         response.headers.insert(X_REQUEST_ID, id);
         response
     }

@@ -5,6 +5,7 @@
 //! - `endpoints`: the endpoints as one worker sees them, and permits to use one; `balance` chooses
 //! - `upstream_state`, `endpoint_state`: what all workers share; `health` probes and resolves names
 //! - `server`, `pool`, `h1_connection`: HTTP/1.1 connections; `h2_pool`, `h2_client`: HTTP/2
+//! - `overload`: how many requests the upstream bears, and who waits
 //! - `upload`, `request_writer`, `body`: bodies in both directions; `tunnel`: upgraded connections
 //! - `headers`, `forwarded_headers`, `underscores`: which headers pass
 
@@ -24,6 +25,7 @@ mod headers;
 mod health;
 mod log_throttle;
 mod outgoing;
+mod overload;
 mod pool;
 mod proxy;
 mod request_writer;
@@ -42,6 +44,7 @@ pub use exchange::Exchange;
 pub use forward::{ForwardFacts, ForwardPolicy, forward, prepare};
 pub use forwarded_headers::nominates;
 pub use outgoing::Outgoing;
+pub use overload::{Entered, InFlight, Overload, OverloadStatus};
 pub use tunnel::Tunnel;
 pub use underscores::Underscores;
 pub use upstream_state::{AddressStatus, ServerStatus, UpstreamState};

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use sluicegate_limiter::Time;
 use tokio::sync::Notify;
 
 use super::endpoint_state::EndpointState;
+use super::overload::Overload;
 use crate::tls::UpstreamTls;
 use sluicegate_config::UpstreamConfig;
 
@@ -23,6 +25,8 @@ pub struct UpstreamState {
     pub config: UpstreamConfig,
     /// The TLS configuration; `None` if no server uses TLS.
     pub tls: Option<UpstreamTls>,
+    /// What it bears; `None` for no bound.
+    pub overload: Option<Arc<Overload>>,
     /// What each server resolved to, in the order of the configuration.
     resolved: Mutex<Vec<Resolved>>,
     endpoints: ArcSwap<WeightedEndpoints>,
@@ -97,7 +101,12 @@ pub struct AddressStatus {
 
 impl UpstreamState {
     /// The state after a reload. Endpoints that are in `before` too keep their state.
-    pub fn next(config: &UpstreamConfig, tls: Option<&UpstreamTls>, before: Option<&Arc<Self>>) -> Arc<Self> {
+    pub fn next(
+        config: &UpstreamConfig,
+        tls: Option<&UpstreamTls>,
+        before: Option<&Arc<Self>>,
+        now: Time,
+    ) -> Arc<Self> {
         let same = |before: &&Arc<Self>| before.config == *config && before.tls.as_ref() == tls;
         if let Some(same) = before.filter(same) {
             return Arc::clone(same);
@@ -129,6 +138,9 @@ impl UpstreamState {
             resolved: Mutex::new(resolved),
             version: AtomicU64::new(0),
             persistent: before.map(|before| Arc::clone(&before.persistent)).unwrap_or_default(),
+            overload: config.overload.as_ref().map(|overload| {
+                Overload::next(overload, before.and_then(|before| before.overload.as_ref()), now)
+            }),
             config: config.clone(),
             tls: tls.cloned(),
         };

@@ -17,6 +17,7 @@ use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
 use super::lists::ListConfig;
 use super::log::{AccessLogConfig, TraceConfig};
 use super::outside::{CheckConfig, IntrospectionConfig};
+use super::overload::PrioritiesConfig;
 use super::raw::RawLimit;
 use super::reference::Reference;
 use super::regions::RegionsConfig;
@@ -52,6 +53,8 @@ pub struct Config {
     pub regions: Option<RegionsConfig>,
     /// Where rules are kept; without it there are none.
     pub rules: Option<RulesConfig>,
+    /// How important the requests of plans and consumers are.
+    pub priorities: PrioritiesConfig,
     /// What the metrics show beyond the usual.
     pub metrics: MetricsConfig,
     /// The collector that traces and metrics are sent to.

@@ -14,6 +14,7 @@ use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts, RawH2};
 use super::raw_log::{RawAccessLog, RawTrace};
 use super::raw_metrics::RawMetrics;
 use super::raw_outside::{RawCheck, RawIntrospection};
+use super::raw_overload::RawPriorities;
 use super::raw_regions::RawRegions;
 use super::raw_route::RawRoute;
 use super::raw_rules::RawRules;
@@ -106,8 +107,8 @@ mapping! {
         metrics: RawMetrics,
         /// Traces and metrics that the gateway sends by itself.
         telemetry: RawTelemetry,
-        #[schemars(skip)]
-        overload: Later,
+        /// How important the requests of plans and consumers are, where an upstream has `overload`.
+        priorities: RawPriorities,
     }
 }
 
@@ -213,6 +214,14 @@ mapping! {
         /// The part of the rate's count that all gateways together may have paid for and not spent. Default: 5%.
         #[schemars(with = "Option<hints::Share>")]
         error_budget: RawText,
+        #[schemars(skip)]
+        warn: Later,
+        #[schemars(skip)]
+        fair: Later,
+        #[schemars(skip)]
+        penalty: Later,
+        #[schemars(skip)]
+        burst_credit: Later,
         /// What happens while the store is unavailable: local (default, counted in the process), open (admitted) or
         /// closed (503).
         #[schemars(extend("enum" = ["local", "open", "closed"]))]

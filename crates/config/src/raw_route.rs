@@ -9,7 +9,7 @@ use super::hints;
 use super::raw::RawText;
 use super::raw_cors::RawCors;
 use super::raw_shape::{RawHeaderChanges, RawRewrite};
-use super::read::{Later, Named, OneOrMany, mapping};
+use super::read::{Named, OneOrMany, mapping};
 #[cfg(feature = "schema")]
 use super::schema::{Family, Scalar};
 use super::shorthand::{RawAnswer, RawCount, RawRedirect};
@@ -67,8 +67,9 @@ mapping! {
         /// The time from the head of a request to the last byte of its response, on this route.
         #[schemars(with = "Option<hints::Duration>")]
         timeout: RawText,
-        #[schemars(skip)]
-        priority: Later,
+        /// How important its requests are where the upstream has `overload`: critical, default or sheddable.
+        #[schemars(extend("enum" = ["critical", "default", "sheddable"]))]
+        priority: RawText,
     }
 }
 

@@ -4,6 +4,7 @@
 use super::hints;
 use super::raw::RawText;
 use super::raw_balance::{RawBalance, RawEjection, RawHealth};
+use super::raw_overload::RawOverload;
 use super::read::mapping;
 use super::shorthand::{RawCount, RawRetries, RawServer};
 
@@ -40,6 +41,8 @@ mapping! {
         max_connections: RawCount,
         /// The maximum number of requests that wait while all servers are at `max_connections`. Default: 100.
         max_pending: RawCount,
+        /// What the upstream bears: who waits or is refused when there is too much for it. Default: no bound.
+        overload: RawOverload,
     }
 }
 

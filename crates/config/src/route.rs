@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::cors::CorsConfig;
 use super::lists::Access;
+use super::overload::Priority;
 use super::reference::Reference;
 use super::serialize::{cors, header_changes, required_headers, seconds_or_null, spelling, status, texts};
 use super::{HostPattern, PathPattern};
@@ -46,6 +47,8 @@ pub struct RouteConfig {
     /// From a request's head to the last byte of its answer; `None` for no bound.
     #[serde(serialize_with = "seconds_or_null")]
     pub timeout: Option<Duration>,
+    /// How important its requests are.
+    pub priority: Priority,
     /// How its requests and answers are shaped.
     #[serde(flatten)]
     pub shape: ShapeConfig,

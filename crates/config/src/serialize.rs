@@ -24,6 +24,14 @@ pub(super) fn text<S: Serializer>(value: &impl Display, serializer: S) -> Result
     serializer.collect_str(value)
 }
 
+/// A value that may be missing, as its text.
+pub(super) fn text_or_null<T: Display, S: Serializer>(
+    value: &Option<T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(ToString::to_string).serialize(serializer)
+}
+
 /// Values as their texts.
 pub(super) fn texts<T: Display, S: Serializer>(values: &[T], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(values.iter().map(ToString::to_string))

@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::at::FileRef;
+use super::overload::OverloadConfig;
 use super::serialize::{authorities, is_some, percent, ranges, seconds, statuses, text};
 use crate::KeySpec;
 
@@ -44,6 +45,8 @@ pub struct UpstreamConfig {
     pub max_connections: Option<usize>,
     /// Requests that wait while all servers have as many as they may.
     pub max_pending: usize,
+    /// What it bears; `None` for no bound.
+    pub overload: Option<OverloadConfig>,
 }
 
 /// How long the servers of an upstream may take.

@@ -117,6 +117,11 @@ impl<W> Gate<W> {
         if self.settings.adaptive { self.limit.get() } else { self.settings.bounds.max }
     }
 
+    /// The longest that a request of this priority waits.
+    pub fn deadline(&self, priority: Priority) -> Span {
+        self.settings.deadline(priority)
+    }
+
     /// The requests in flight.
     pub fn in_flight(&self) -> u32 {
         self.in_flight

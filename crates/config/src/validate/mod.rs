@@ -18,6 +18,7 @@ mod lists;
 mod log;
 mod matching;
 mod outside;
+mod overload;
 mod path;
 mod plan;
 mod quota;
@@ -172,7 +173,14 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     if let Some((regions, raw)) = regions.as_ref().zip(raw.regions.as_ref()) {
         regions::divide(regions, raw.at, &mut limits, report);
     }
+    let priorities = overload::priorities(
+        raw.priorities.as_ref(),
+        &plans,
+        context.consumers || context.checked || context.tokens,
+        report,
+    );
     let config = Config {
+        priorities,
         cors,
         answer_headers: answers,
         access_log,

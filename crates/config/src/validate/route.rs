@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use super::client::timeout;
 use super::lists::of_route;
 use super::matching::matches;
+use super::overload;
 use super::section::Section;
 use super::template::Names;
 use super::{check_name, cors, empty, families, in_range, missing, value, word};
@@ -140,6 +141,7 @@ fn route(
     let names = Names { matches: Some(&matches), ..known.names };
     let shape = self::shape(raw, names, known, report);
     let check = is_checked(raw, known, report);
+    let priority = overload::priority(raw.priority.as_ref(), report).unwrap_or_default();
     let action = action(name, raw, names, known, report)?;
     Some(RouteConfig {
         name: name.value.clone(),
@@ -153,6 +155,7 @@ fn route(
         reject,
         max_body,
         timeout,
+        priority,
         shape,
     })
 }

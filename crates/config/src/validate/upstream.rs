@@ -6,6 +6,7 @@ use rustls_pki_types::ServerName;
 
 use super::balance;
 use super::limit::Context;
+use super::overload;
 use super::section::Section;
 use super::upstream_tls::{Transport, transport};
 use super::{empty, in_range, missing, value};
@@ -65,6 +66,10 @@ pub(super) fn upstream(
     let idle = timeout(timeouts.and_then(|t| t.idle.as_ref()), Duration::from_secs(60));
     let tunnel = timeout(timeouts.and_then(|t| t.tunnel.as_ref()), Duration::from_secs(3_600));
     let Transport { protocol, tls, proxy_protocol } = transport;
+    let overload = match &raw.overload {
+        None => None,
+        Some(raw) => Some(overload::overload(&raw.value, report)?),
+    };
     let (max_connections, max_pending) = circuit?;
     Some(UpstreamConfig {
         name: name.value.clone(),
@@ -80,6 +85,7 @@ pub(super) fn upstream(
         retries: retries?,
         max_connections,
         max_pending,
+        overload,
     })
 }
 

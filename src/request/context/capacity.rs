@@ -1,0 +1,109 @@
+//! The place of a request among those that its upstream bears, and its priority.
+
+use std::rc::Rc;
+
+use http::{StatusCode, header};
+
+use super::RequestContext;
+use crate::auth::Identity;
+use crate::boxed_future::boxed_future;
+use crate::message::LocalResponse;
+use crate::respond::LocalError;
+use crate::upstream::{Entered, ForwardError, Response};
+use sluicegate_config::{PrioritiesConfig, Priority};
+use sluicegate_wire::RequestHead;
+
+impl RequestContext {
+    /// How important the request is: as a trusted proxy says, or else its consumer, its plan, or its route. The upstream is told
+    /// if it wants to know.
+    fn priority(&self, parts: &mut RequestHead, identity: &Identity<'_>) -> Priority {
+        let config = &self.view.snapshot.config;
+        let PrioritiesConfig { plans, consumers, header, forward } = &config.priorities;
+        let of = |named: &[(String, Priority)], name: Option<&str>| {
+            let name = name.filter(|_| !named.is_empty())?;
+            named.iter().find(|(known, _)| known == name).map(|(_, priority)| *priority)
+        };
+        let told = header.as_ref().filter(|_| self.trusts_peer).and_then(|header| parts.headers.only(header));
+        let priority = told
+            .and_then(|told| Priority::named(told.trim_ascii()))
+            .or_else(|| of(consumers, identity.consumer()))
+            .or_else(|| of(plans, identity.plan()))
+            .unwrap_or_else(|| {
+                self.route.map_or_else(Priority::default, |route| config.routes[route].priority)
+            });
+        if let Some(header) = header {
+            parts.headers.remove(header);
+            if *forward {
+                parts.headers.insert(header, priority.name());
+            }
+        }
+        priority
+    }
+
+    /// Whether the upstream bears only so many requests, or anybody wants to know how important one is.
+    #[inline]
+    pub(crate) fn is_bounded(&self, upstream: usize) -> bool {
+        let overload = &self.view.upstream(upstream).state().overload;
+        overload.is_some() || self.view.snapshot.config.priorities.header.is_some()
+    }
+
+    /// Takes a place among the requests of the upstream, or waits for one.
+    ///
+    /// # Errors
+    /// The response, if the upstream bears no more requests.
+    pub(crate) async fn take_place(
+        &mut self,
+        upstream: usize,
+        parts: &mut RequestHead,
+        identity: &Identity<'_>,
+    ) -> Result<(), LocalResponse> {
+        let priority = self.priority(parts, identity);
+        let view = Rc::clone(&self.view);
+        let Some(overload) = &view.upstream(upstream).state().overload else { return Ok(()) };
+        let clock = *self.connection().worker.clock();
+        let place = match overload.enter(priority, clock) {
+            Entered::Now(place) => Ok(place),
+            Entered::Waits(waiting) => boxed_future(|| waiting.turn()).await,
+            Entered::Refused(within) => Err(within),
+        };
+        match place {
+            Ok(place) => self.in_flight = Some(place),
+            Err(within) => return Err(self.shed(within, parts)),
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn shed(&self, within: u64, parts: &RequestHead) -> LocalResponse {
+        // Clients that are told different times do not come back together.
+        let seconds = 1 + self.connection().worker.number() % (within + 1);
+        let error = LocalError::UpstreamOverloaded(u8::try_from(seconds).unwrap_or(u8::MAX));
+        self.refused(error.reason(), Some(error.detail()));
+        let response = error.response_to(parts, self.id());
+        self.log_failure(response.status, error.detail());
+        response
+    }
+
+    /// The upstream has answered, or failed.
+    pub(crate) fn upstream_answered(&mut self, result: &Result<Response, ForwardError>) {
+        let Some(place) = &mut self.in_flight else { return };
+        match result {
+            Ok(response) => {
+                place.answered(!response.status.is_server_error());
+                let streams = response.headers.only(header::CONTENT_TYPE).is_some_and(is_stream);
+                if streams || response.status == StatusCode::SWITCHING_PROTOCOLS {
+                    place.streams();
+                }
+            }
+            Err(ForwardError::ClientBroken | ForwardError::ClientSlow | ForwardError::TooLarge) => {}
+            Err(_) => place.answered(false),
+        }
+    }
+}
+
+/// Whether answers of this type go on for as long as the client wants.
+fn is_stream(content_type: &[u8]) -> bool {
+    let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    kind.eq_ignore_ascii_case(b"text/event-stream")
+        || kind.to_ascii_lowercase().starts_with(b"application/grpc")
+}

@@ -1,0 +1,198 @@
+//! What an upstream bears: its requests enter, wait or are refused here, of all workers together.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use sluicegate_limiter::Time;
+use sluicegate_overload::{Bounds, Entry, Gate, Priority, Settings};
+use tokio::sync::oneshot;
+
+use crate::clock::Clock;
+use sluicegate_config as config;
+
+/// Tells a request that it may go on.
+type Turn = oneshot::Sender<()>;
+
+/// The requests of one upstream.
+pub struct Overload {
+    gate: Mutex<Gate<Turn>>,
+    /// Refused requests by priority.
+    shed: [AtomicU64; 3],
+}
+
+/// A request in flight. Dropping it lets the next one in.
+pub struct InFlight {
+    overload: Arc<Overload>,
+    clock: Clock,
+    begun: Time,
+    /// Whether it was answered well; `None` if it says nothing of the upstream.
+    ended: Option<bool>,
+}
+
+/// What becomes of a request.
+pub enum Entered {
+    /// It goes to the upstream.
+    Now(InFlight),
+    /// It waits.
+    Waits(Waiting),
+    /// It is refused, and may come again after so many seconds.
+    Refused(u64),
+}
+
+/// A request that waits for its turn.
+pub struct Waiting {
+    overload: Arc<Overload>,
+    turn: oneshot::Receiver<()>,
+    priority: Priority,
+    until: Time,
+    clock: Clock,
+}
+
+/// What operators are shown.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct OverloadStatus {
+    /// The requests that may be in flight.
+    pub limit: u32,
+    /// Those in flight.
+    pub in_flight: u32,
+    /// Those that wait, by priority.
+    pub waiting: [usize; 3],
+    /// Those that were refused, by priority.
+    pub shed: [u64; 3],
+}
+
+fn settings(config: &config::OverloadConfig) -> Settings {
+    Settings {
+        bounds: Bounds {
+            min: config.min_in_flight,
+            max: config.max_in_flight,
+            target: config.latency_target.map(Into::into),
+        },
+        adaptive: config.adaptive,
+        queue: config.queue_size,
+        deadline: config.queue_deadline.into(),
+        reserve: config.reserve,
+    }
+}
+
+fn priority(priority: config::Priority) -> Priority {
+    match priority {
+        config::Priority::Critical => Priority::Critical,
+        config::Priority::Default => Priority::Default,
+        config::Priority::Sheddable => Priority::Sheddable,
+    }
+}
+
+impl Overload {
+    /// The state for a configuration: that of `before` if there was one.
+    pub fn next(config: &config::OverloadConfig, before: Option<&Arc<Self>>, now: Time) -> Arc<Self> {
+        let settings = settings(config);
+        if let Some(before) = before {
+            before.gate().reconfigure(settings, now);
+            return Arc::clone(before);
+        }
+        Arc::new(Self { gate: Mutex::new(Gate::new(settings, now)), shed: Default::default() })
+    }
+
+    fn gate(&self) -> MutexGuard<'_, Gate<Turn>> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request comes.
+    #[inline]
+    pub fn enter(self: &Arc<Self>, important: config::Priority, clock: Clock) -> Entered {
+        let (now, priority) = (clock.now(), priority(important));
+        let (turn, waits) = oneshot::channel();
+        let mut gate = self.gate();
+        match gate.enter(now, priority, turn, Turn::is_closed) {
+            Entry::Enters => Entered::Now(self.in_flight(now, clock)),
+            Entry::Waits => {
+                let until = now.plus(gate.deadline(priority));
+                Entered::Waits(Waiting { overload: Arc::clone(self), turn: waits, priority, until, clock })
+            }
+            Entry::Refused => {
+                self.shed[priority as usize].fetch_add(1, Ordering::Relaxed);
+                Entered::Refused(gate.retry_within())
+            }
+        }
+    }
+
+    fn in_flight(self: &Arc<Self>, begun: Time, clock: Clock) -> InFlight {
+        InFlight { overload: Arc::clone(self), clock, begun, ended: None }
+    }
+
+    /// What operators are shown.
+    pub fn status(&self) -> OverloadStatus {
+        let gate = self.gate();
+        OverloadStatus {
+            limit: gate.limit(),
+            in_flight: gate.in_flight(),
+            waiting: gate.waiting(),
+            shed: [0, 1, 2].map(|at| self.shed[at].load(Ordering::Relaxed)),
+        }
+    }
+}
+
+impl InFlight {
+    /// The upstream has answered, well or not.
+    pub fn answered(&mut self, well: bool) {
+        self.ended = Some(well);
+    }
+
+    /// How long it takes from now on says nothing of the upstream: it is a stream.
+    pub fn streams(&mut self) {
+        self.ended = None;
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let now = self.clock.now();
+        let ended = self.ended.map(|well| (now.since(self.begun), well));
+        self.overload.gate().leave(now, ended, |turn| turn.send(()).is_ok());
+    }
+}
+
+impl Waiting {
+    /// Waits for the turn.
+    ///
+    /// # Errors
+    /// If the request has waited for too long, or a more important one has taken its place: after how many seconds it may
+    /// come again.
+    pub async fn turn(mut self) -> Result<InFlight, u64> {
+        let mut sleep = pin!(tokio::time::sleep_until(self.clock.instant(self.until)));
+        let waited = std::future::poll_fn(|context: &mut Context<'_>| {
+            if let Poll::Ready(turn) = Pin::new(&mut self.turn).poll(context) {
+                return Poll::Ready(turn.is_ok());
+            }
+            sleep.as_mut().poll(context).map(|()| false)
+        })
+        .await;
+        let now = self.clock.now();
+        if waited {
+            return Ok(self.overload.in_flight(now, self.clock));
+        }
+        self.turn.close();
+        if self.turn.try_recv().is_ok() {
+            return Ok(self.overload.in_flight(now, self.clock)); // its turn came at the last moment
+        }
+        self.overload.shed[self.priority as usize].fetch_add(1, Ordering::Relaxed);
+        let mut gate = self.overload.gate();
+        gate.refuses(now);
+        Err(gate.retry_within())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.turn.close();
+        // The turn came, and the client had left: the next one goes in.
+        if self.turn.try_recv().is_ok() {
+            let now = self.clock.now();
+            drop(self.overload.in_flight(now, self.clock));
+        }
+    }
+}
