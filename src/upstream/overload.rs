@@ -91,7 +91,10 @@ impl Overload {
     pub fn next(config: &config::OverloadConfig, before: Option<&Arc<Self>>, now: Time) -> Arc<Self> {
         let settings = settings(config);
         if let Some(before) = before {
-            before.gate().reconfigure(settings, now);
+            let mut gate = before.gate();
+            gate.reconfigure(settings, now);
+            gate.release(now, |turn| turn.send(()).is_ok()); // there may be room for more
+            drop(gate);
             return Arc::clone(before);
         }
         Arc::new(Self { gate: Mutex::new(Gate::new(settings, now)), shed: Default::default() })

@@ -15,7 +15,10 @@ use sluicegate::resources::{Loaded, parse};
 use sluicegate_config::{Problem, schema};
 
 /// Words of messages about what no schema can know, and why.
-const BEYOND: [(&str, &str); 119] = [
+const BEYOND: [(&str, &str); 122] = [
+    ("`min_in_flight` is above", "fields that depend on others"),
+    ("nobody can be on the plan", "fields that depend on others"),
+    ("there are no consumers", "fields that depend on others"),
     ("together the floors are", "fields that depend on others"),
     ("`floors` has no region", "fields that depend on others"),
     ("too small to be divided", "fields that depend on others"),

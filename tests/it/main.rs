@@ -66,6 +66,7 @@ mod metrics;
 mod odd_files;
 mod openapi;
 mod otlp;
+mod overload;
 mod page;
 mod paths;
 mod plans;

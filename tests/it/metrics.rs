@@ -58,7 +58,7 @@ fn every_documented_family_is_there_from_the_start() {
                limits:\n  few: {key: api_key, rate: 3/day, ban: 1h}\n  \
                queue: {key: global, rate: 50/s, algorithm: leaky_bucket}\n  \
                many: {key: ip, rate: 10000/s, sync: leased}\n\
-               upstreams: {api: {servers: [\"http://127.0.0.1:1\"]}}\n\
+               upstreams: {api: {servers: [\"http://127.0.0.1:1\"], overload: {}}}\n\
                routes: [{name: api, upstream: api, limits: [few, queue, many]}]\n"),
     );
     let scrape = gateway.metrics();

@@ -1,0 +1,200 @@
+//! An upstream that bears only so many requests: who enters, who waits, who is refused, and what they are told.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use crate::harness::{Client, Gateway, Setup, Stopwatch, Upstream, until};
+
+/// An upstream that answers a request each time it is told to.
+fn held() -> (Upstream, Sender<()>) {
+    let (go, wait) = channel();
+    let wait = Mutex::new(wait);
+    let upstream = Upstream::scripted(move |exchange| {
+        let _ = wait.lock().unwrap().recv_timeout(Duration::from_secs(30));
+        exchange.answer(200, &[], b"done");
+    });
+    (upstream, go)
+}
+
+fn before(upstream: &Upstream, overload: &str, more: &str) -> Gateway {
+    Setup::default().workers(2).upstream(upstream).start(&text(overload, more))
+}
+
+fn text(overload: &str, more: &str) -> String {
+    format!(
+        "{more}upstreams:\n  api:\n    servers: [\"http://{{upstream}}\"]\n    overload: {{{overload}}}\nroutes:\n  \
+         - {{name: pay, match: {{path: /pay}}, upstream: api, priority: critical}}\n  \
+         - {{name: report, match: {{path: /report}}, upstream: api, priority: sheddable}}\n  \
+         - {{name: rest, upstream: api}}\n"
+    )
+}
+
+fn queued(gateway: &Gateway, priority: &str) -> f64 {
+    gateway.metric("sluicegate_upstream_queued", &[("upstream", "api"), ("priority", priority)])
+}
+
+fn in_flight(gateway: &Gateway) -> f64 {
+    gateway.metric("sluicegate_upstream_in_flight", &[("upstream", "api")])
+}
+
+fn ask(gateway: &Gateway, target: &str, headers: &[(&str, &str)]) -> Client {
+    let mut client = gateway.client();
+    client.request("GET", target, headers);
+    client
+}
+
+/// Fills the two places.
+fn full(gateway: &Gateway) -> Vec<Client> {
+    let clients = (0..2).map(|_| ask(gateway, "/", &[])).collect();
+    until("both places are taken", || (in_flight(gateway) == 2.0).then_some(()));
+    clients
+}
+
+const TWO: &str =
+    "adaptive: false, max_in_flight: 2, queue: {size: 2, deadline: 20s}, reserve: {critical: 0%}";
+
+/// Those that wait go in by priority, and whoever is more important takes the place of one that waits.
+#[test]
+fn important_requests_go_first() {
+    let (upstream, go) = held();
+    let gateway = before(&upstream, TWO, "");
+    let first = full(&gateway);
+    let mut usual = ask(&gateway, "/usual", &[]);
+    until("one waits", || (queued(&gateway, "default") == 1.0).then_some(()));
+    let mut report = ask(&gateway, "/report", &[]);
+    until("two wait", || (queued(&gateway, "sheddable") == 1.0).then_some(()));
+    let mut pay = ask(&gateway, "/pay", &[]);
+    // The queue is full: the least important one has to go.
+    let refused = report.response();
+    assert_eq!(refused.status, 503);
+    assert!((1..=3).contains(&refused.number("retry-after")), "{}", refused.number("retry-after"));
+    let problem = refused.json();
+    assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
+    assert_eq!(problem["reason"], "shed");
+    // One more of the same importance finds no room.
+    assert_eq!(gateway.get("/other").status, 503);
+    until("the critical one waits", || (queued(&gateway, "critical") == 1.0).then_some(()));
+    go.send(()).unwrap();
+    until("the critical one is in", || (upstream.seen().len() == 3).then_some(()));
+    assert_eq!(upstream.last().target, "/pay");
+    (0..3).for_each(|_| go.send(()).unwrap());
+    assert_eq!((pay.response().status, usual.response().status), (200, 200));
+    first.into_iter().for_each(|mut client| assert_eq!(client.response().status, 200));
+    until("all have ended", || (in_flight(&gateway) == 0.0).then_some(()));
+    let shed = |priority| {
+        gateway.metric("sluicegate_upstream_shed_total", &[("upstream", "api"), ("priority", priority)])
+    };
+    assert_eq!((shed("critical"), shed("default"), shed("sheddable")), (0.0, 1.0, 1.0));
+    assert_eq!(gateway.metric("sluicegate_refusals_total", &[("route", "report"), ("reason", "shed")]), 1.0);
+}
+
+/// Whoever leaves while waiting is forgotten, and nobody else waits because of it.
+#[test]
+fn clients_that_leave_take_no_place() {
+    let (upstream, go) = held();
+    let gateway = before(&upstream, TWO, "");
+    let first = full(&gateway);
+    let leaving = ask(&gateway, "/leaves", &[]);
+    until("one waits", || (queued(&gateway, "default") == 1.0).then_some(()));
+    let mut stays = ask(&gateway, "/stays", &[]);
+    until("two wait", || (queued(&gateway, "default") == 2.0).then_some(()));
+    drop(leaving);
+    // One place becomes free: the one that stayed gets it.
+    until("the one that left is gone", || {
+        let refused = gateway.get("/probe");
+        (refused.status == 503).then_some(())
+    });
+    go.send(()).unwrap();
+    until("the next is in", || (upstream.seen().len() == 3).then_some(()));
+    (0..3).for_each(|_| go.send(()).unwrap());
+    assert_eq!(stays.response().status, 200);
+    first.into_iter().for_each(|mut client| assert_eq!(client.response().status, 200));
+    until("all have ended", || (in_flight(&gateway) == 0.0).then_some(()));
+}
+
+/// A critical request waits as long as the deadline says, others a fifth of that.
+#[test]
+fn nobody_waits_longer_than_the_deadline() {
+    let (upstream, go) = held();
+    let gateway =
+        before(&upstream, "adaptive: false, max_in_flight: 2, queue: {size: 9, deadline: 1500ms}", "");
+    let first = full(&gateway);
+    let watch = Stopwatch::start();
+    let (mut pay, mut usual) = (ask(&gateway, "/pay", &[]), ask(&gateway, "/", &[]));
+    assert_eq!(usual.response().status, 503);
+    let took = watch.elapsed();
+    assert!(took >= Duration::from_millis(300), "{took:?}");
+    assert_eq!(pay.response().status, 503);
+    assert!(watch.elapsed() >= Duration::from_millis(1_500), "{:?}", watch.elapsed());
+    (0..2).for_each(|_| go.send(()).unwrap());
+    first.into_iter().for_each(|mut client| assert_eq!(client.response().status, 200));
+}
+
+/// A consumer, its plan, or a trusted proxy can make a request more or less important than its route; the upstream may be told.
+#[test]
+fn priorities_come_from_proxies_consumers_plans_and_routes() {
+    let upstream = Upstream::answering("done");
+    let consumers = "- {name: acme, key: sha256:0b131655124822cb1cf254042086d2bf26a4f1c6cd82727aab583e915346aca3, plan: pro}\n- {name: beta, key: sha256:3b6424f5938ab57d09f708b7e81994276b9ea3be655baffd5dbd3ca06433c3c6, plan: free}\n\
+                     - {name: gamma, key: sha256:513b9aae14dcf903d503bccf2bfa3bf6eddc650b41c1ccf4be4037a3a65d395a, plan: free}\n";
+    let gateway = Setup::default().file("consumers.yaml", consumers).upstream(&upstream).start(
+        "client_ip: {trusted_proxies: [127.0.0.1]}\n\
+         auth: {api_key: {consumers: consumers.yaml}}\n\
+         limits: {l: {key: consumer, rate: 1000/s, plans: {pro: {rate: 2000/s}, free: {rate: 500/s}}}}\n\
+         priorities: {plans: {pro: critical, free: sheddable}, consumers: {gamma: default}, header: X-Priority, forward: true}\n\
+         upstreams: {api: {servers: [\"http://{upstream}\"], overload: {}}}\n\
+         routes: [{name: pay, match: {path: /pay}, upstream: api, priority: critical, limits: [l]}, \
+         {name: rest, upstream: api, limits: [l]}]\n",
+    );
+    for (target, headers, expected) in [
+        ("/", &[][..], "default"),
+        ("/pay", &[], "critical"),
+        ("/pay", &[("x-api-key", "k-beta")], "sheddable"),
+        ("/", &[("x-api-key", "k-acme")], "critical"),
+        ("/pay", &[("x-api-key", "k-gamma")], "default"),
+        ("/pay", &[("x-api-key", "k-acme"), ("x-priority", "sheddable")], "sheddable"),
+        ("/pay", &[("x-priority", "urgent")], "critical"),
+    ] {
+        assert_eq!(gateway.ask("GET", target, headers).status, 200);
+        assert_eq!(upstream.last().head.one("x-priority"), Some(expected), "{target} {headers:?}");
+    }
+}
+
+/// Who is not trusted cannot make a request important.
+#[test]
+fn clients_cannot_choose_their_priority() {
+    let upstream = Upstream::answering("done");
+    let gateway = before(&upstream, "", "priorities: {header: X-Priority}\n");
+    assert_eq!(gateway.ask("GET", "/report", &[("x-priority", "critical")]).status, 200);
+    assert!(upstream.last().head.one("x-priority").is_none());
+}
+
+/// A gRPC call that is refused gets UNAVAILABLE, and when to try again.
+#[test]
+fn a_grpc_call_is_told_when_to_try_again() {
+    let (upstream, go) = held();
+    let gateway = before(&upstream, "adaptive: false, max_in_flight: 2, queue: {size: 0}", "");
+    let first = full(&gateway);
+    let refused =
+        gateway.ask("POST", "/svc/call", &[("content-type", "application/grpc"), ("content-length", "0")]);
+    assert_eq!((refused.status, refused.header("grpc-status")), (200, Some("14")));
+    let pushback = refused.number("grpc-retry-pushback-ms");
+    assert!((1_000..=3_000).contains(&pushback), "{pushback}");
+    (0..2).for_each(|_| go.send(()).unwrap());
+    first.into_iter().for_each(|mut client| assert_eq!(client.response().status, 200));
+}
+
+/// A reload keeps those that wait and those in flight, under the new numbers.
+#[test]
+fn a_reload_lets_in_those_that_wait() {
+    let (upstream, go) = held();
+    let gateway = before(&upstream, TWO, "");
+    let first = full(&gateway);
+    let mut waits = ask(&gateway, "/waits", &[]);
+    until("one waits", || (queued(&gateway, "default") == 1.0).then_some(()));
+    gateway.reload(&text(&TWO.replace("max_in_flight: 2", "max_in_flight: 3"), ""));
+    until("it is in", || (upstream.seen().len() == 3).then_some(()));
+    (0..3).for_each(|_| go.send(()).unwrap());
+    assert_eq!(waits.response().status, 200);
+    first.into_iter().for_each(|mut client| assert_eq!(client.response().status, 200));
+}
