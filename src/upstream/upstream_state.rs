@@ -363,7 +363,7 @@ mod tests {
             "listen: [127.0.0.1:8080]\nupstreams: {{api: {{{fields}}}}}\nroutes: [{{upstream: api}}]\n"
         );
         let config = crate::resources::parse(text, "gateway.yaml", Path::new("")).config.unwrap();
-        UpstreamState::next(&config.upstreams[0], None, before)
+        UpstreamState::next(&config.upstreams[0], None, before, Time::EPOCH)
     }
 
     fn address(text: &str) -> SocketAddr {
