@@ -61,7 +61,11 @@ fn every_documented_family_is_there_from_the_start() {
                upstreams: {api: {servers: [\"http://127.0.0.1:1\"], overload: {}}}\n\
                routes: [{name: api, upstream: api, limits: [few, queue, many]}]\n"),
     );
-    let scrape = gateway.metrics();
+    // The gateway is ready when the first worker is.
+    let scrape = until("the workers have begun", || {
+        let scrape = gateway.metrics();
+        scrape.families.contains_key("sluicegate_requests_total").then_some(scrape)
+    });
     let documented = documented();
     for (name, kind, labels) in &documented {
         let family = scrape.families.get(name).unwrap_or_else(|| panic!("{name} is missing"));
