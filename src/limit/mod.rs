@@ -28,6 +28,7 @@ pub use self::variants::Variant;
 use self::variants::Variants;
 use crate::keys::{self, Fingerprint, KeySecret};
 use sluicegate_config::{Cost, LimitConfig, Mode, OnStoreFailure};
+use sluicegate_limiter::Usage;
 
 /// A limit of the configuration in force.
 pub struct Limit {
@@ -128,6 +129,15 @@ impl Limit {
     /// The limit and its variants, each with its own counters.
     pub fn all(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
         std::iter::once(self).chain(self.plans.iter().map(|(_, limit)| limit)).chain(&self.candidate)
+    }
+
+    /// Whether a client is warned that has so much left: the part of the limit that it has used is that of the file or more.
+    #[inline]
+    pub fn warns(&self, usage: Usage) -> bool {
+        self.config.warn.is_some_and(|part| {
+            let used = usage.capacity.saturating_sub(usage.remaining);
+            u128::from(used) * 1_000_000 >= u128::from(usage.capacity) * u128::from(part)
+        })
     }
 
     /// Whether its refusals are enforced.

@@ -191,6 +191,7 @@ impl Scrape {
         let is_expected = |limit: &str, outcome| expected.outcome(limit, outcome);
         let outcomes = by_label(&series.limits, labels, |worker| &worker.outcomes, is_expected);
         self.counters(&families::DECISIONS, outcomes);
+        self.counters(&families::WARNINGS, sums(&series.limits, |worker| &worker.warnings));
         let delays = |limit: &str| expected.delays(limit);
         self.histograms(&families::DELAY, &series.limits, |worker| &worker.delay, delays);
     }

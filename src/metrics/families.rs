@@ -102,6 +102,8 @@ families! {
         "Questions to the token introspection and to the external check by outcome, without those that were remembered.";
     DECISIONS = "sluicegate_limit_decisions_total", COUNTER, [LIMIT, these("outcome", Outcome::NAMES)],
         "Requests by the result of the limit.";
+    WARNINGS = "sluicegate_limit_warnings_total", COUNTER, [LIMIT],
+        "How often a key came to use the part of the limit that `warn` says.";
     DELAY = "sluicegate_limit_delay_seconds", HISTOGRAM, [LIMIT],
         "Time for which a leaky bucket delays requests, without those that are not delayed.";
     KEYS = "sluicegate_limit_keys", GAUGE, [LIMIT],

@@ -61,6 +61,8 @@ pub struct LimitMetrics {
     pub(super) delay: Histogram,
     /// Decisions without the store, by `on_store_failure`.
     pub(super) fallback: [Counter; OnStoreFailure::WORDS.len()],
+    /// Keys that came to use the part of the limit from which on it warns.
+    pub(super) warnings: Counter,
 }
 
 /// The counters that one worker has of the store.
@@ -191,6 +193,11 @@ impl LimitMetrics {
     /// Counts a request that was decided without the store, by this policy.
     pub fn fell_back(&self, policy: OnStoreFailure) {
         self.fallback[policy as usize].add(1);
+    }
+
+    /// Counts a key that now uses so much of the limit that it warns.
+    pub fn warned(&self) {
+        self.warnings.add(1);
     }
 
     /// Counts the time for which a request is delayed, unless it is zero.

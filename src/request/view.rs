@@ -166,6 +166,10 @@ impl View {
                     if enforces {
                         metrics.delay(delay);
                     }
+                    let before = Usage { remaining: verdict.usage.remaining + ask.cost, ..verdict.usage };
+                    if asked.limit.warns(verdict.usage) && !asked.limit.warns(before) {
+                        metrics.warned();
+                    }
                     Outcome::Admitted
                 }
             });

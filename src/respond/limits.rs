@@ -21,6 +21,7 @@ const RESET: &str = "x-ratelimit-reset";
 const X_RETRY_AFTER: &str = "x-ratelimit-retry-after";
 pub(super) const POLICY: &str = "ratelimit-policy";
 const RATELIMIT: &str = "ratelimit";
+const WARNING: &str = "x-ratelimit-warning";
 const RETRY_AFTER: &str = "retry-after";
 
 /// Retry-After of a concurrency limit: it is unknown when one of the requests in flight ends.
@@ -40,7 +41,6 @@ pub struct LimitResults<'a, 's> {
 }
 
 /// The rate limit headers of one response. They are taken from the decision, before the response is available.
-#[derive(Clone, Copy)]
 pub struct RateLimitHeaders<'s> {
     limit: &'s Limit,
     static_headers: &'s StaticHeaders,
@@ -48,6 +48,8 @@ pub struct RateLimitHeaders<'s> {
     /// Seconds.
     reset: u64,
     now: Time,
+    /// The limits that will soon refuse.
+    warnings: Option<Box<[&'s Limit]>>,
 }
 
 /// The index of the verdict that the headers report: of the enforced limits, the one with the longest wait if the request
@@ -88,7 +90,11 @@ pub fn retry_after(verdict: &Verdict) -> Option<Span> {
 impl<'s> RateLimitHeaders<'s> {
     /// The headers for this decision; `None` if no enforced limit applies.
     pub fn new(results: LimitResults<'_, 's>) -> Option<Self> {
-        Some(Self::of_verdict(reported_verdict(results.selected, results.decision)?, results))
+        let mut headers = Self::of_verdict(reported_verdict(results.selected, results.decision)?, results);
+        if results.static_headers.warns {
+            headers.warnings = warnings(results);
+        }
+        Some(headers)
     }
 
     /// The headers that report the verdict at this index.
@@ -96,7 +102,7 @@ impl<'s> RateLimitHeaders<'s> {
         let LimitResults { selected, decision, static_headers, now } = results;
         let standing = decision.verdicts[at].usage;
         let (remaining, reset) = (standing.remaining, standing.reset.ceil_secs());
-        Self { limit: selected[at].limit, static_headers, remaining, reset, now }
+        Self { limit: selected[at].limit, static_headers, remaining, reset, now, warnings: None }
     }
 
     /// The headers of a response that spends nothing: they report the limit with the smallest remaining share.
@@ -109,11 +115,11 @@ impl<'s> RateLimitHeaders<'s> {
             |standing: &Usage, other: &Usage| u128::from(standing.remaining) * u128::from(other.capacity);
         let (selected, standing) = usage.iter().min_by(|(_, a), (_, b)| left(a, b).cmp(&left(b, a)))?;
         let (remaining, reset) = (standing.remaining, standing.reset.ceil_secs());
-        Some(Self { limit: selected.limit, static_headers, remaining, reset, now })
+        Some(Self { limit: selected.limit, static_headers, remaining, reset, now, warnings: None })
     }
 
     /// Writes the headers in place of any that the upstream sent under the same names.
-    pub fn write(self, headers: &mut Headers) {
+    pub fn write(&self, headers: &mut Headers) {
         let StaticHeaders { families, policies, .. } = self.static_headers;
         if families.x_ratelimit {
             headers.remove_all(&[LIMIT, REMAINING, RESET]);
@@ -126,10 +132,16 @@ impl<'s> RateLimitHeaders<'s> {
         if families.ietf {
             add_policies(policies, self.now, headers);
         }
+        if self.static_headers.warns {
+            headers.remove_all(&[WARNING]);
+        }
+        for limit in self.warnings.iter().flatten() {
+            headers.append_unchecked(WARNING.as_bytes(), limit.config.name.as_bytes());
+        }
     }
 
     /// Adds the headers that depend on the decision: what remains, and the seconds until there is more.
-    fn add(self, seconds: u64, headers: &mut Headers) {
+    fn add(&self, seconds: u64, headers: &mut Headers) {
         let families = self.static_headers.families;
         if families.x_ratelimit {
             headers.append_unchecked(LIMIT.as_bytes(), self.limit.shown.as_bytes());
@@ -149,7 +161,7 @@ impl<'s> RateLimitHeaders<'s> {
     }
 
     /// Adds the headers of a refusal.
-    fn add_refusal(self, seconds: Option<u64>, headers: &mut Headers) {
+    fn add_refusal(&self, seconds: Option<u64>, headers: &mut Headers) {
         // Not later than Retry-After, which takes precedence if both are present.
         self.add(seconds.unwrap_or(self.reset), headers);
         let Some(seconds) = seconds else { return };
@@ -161,6 +173,16 @@ impl<'s> RateLimitHeaders<'s> {
             headers.append_number(RETRY_AFTER, seconds);
         }
     }
+}
+
+/// The enforced limits that warn.
+fn warnings<'s>(results: LimitResults<'_, 's>) -> Option<Box<[&'s Limit]>> {
+    let verdicts = results.selected.iter().zip(&results.decision.verdicts);
+    let warning = verdicts.filter(|(asked, verdict)| {
+        !asked.candidate && asked.limit.enforces() && asked.limit.warns(verdict.usage)
+    });
+    let limits: Box<[&Limit]> = warning.map(|(asked, _)| &**asked.limit).collect();
+    (!limits.is_empty()).then_some(limits)
 }
 
 fn add_policies(policies: &Policies, now: Time, headers: &mut Headers) {

@@ -17,6 +17,8 @@ pub struct StaticHeaders {
     pub families: HeaderFamilies,
     /// The value of RateLimit-Policy.
     pub policies: Policies,
+    /// Whether a limit warns before it refuses.
+    pub warns: bool,
     /// The headers of every refusal.
     pub refusal: Headers,
 }
@@ -33,7 +35,9 @@ pub enum Policies {
 impl StaticHeaders {
     /// The headers of a route with these limits.
     pub fn new<'a>(families: HeaderFamilies, limits: impl Iterator<Item = &'a Arc<Limit>>) -> Self {
+        let mut warns = false;
         let enforced = limits.filter(|limit| limit.enforces());
+        let enforced = enforced.inspect(|limit| warns |= limit.config.warn.is_some());
         let policies: Vec<(String, Option<FixedWindow>)> =
             enforced.map(|limit| policy(&limit.config.name, &limit.counted.quota)).collect();
         let policies = if policies.iter().any(|(_, windows)| windows.is_some()) {
@@ -43,7 +47,7 @@ impl StaticHeaders {
             // Names of limits are validated to be printable, so the conversion does not fail.
             Policies::Fixed(HeaderValue::try_from(texts.join(", ")).ok().filter(|value| !value.is_empty()))
         };
-        Self { refusal: refusal_headers(families, &policies), policies, families }
+        Self { refusal: refusal_headers(families, &policies), policies, families, warns }
     }
 }
 

@@ -15,7 +15,8 @@ use sluicegate::resources::{Loaded, parse};
 use sluicegate_config::{Problem, schema};
 
 /// Words of messages about what no schema can know, and why.
-const BEYOND: [(&str, &str); 122] = [
+const BEYOND: [(&str, &str); 123] = [
+    ("`warn` is a part", "bounds of values with units"),
     ("`min_in_flight` is above", "fields that depend on others"),
     ("nobody can be on the plan", "fields that depend on others"),
     ("there are no consumers", "fields that depend on others"),

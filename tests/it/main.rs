@@ -104,4 +104,5 @@ mod upstreams;
 mod usage;
 mod vectors;
 mod waiting;
+mod warnings;
 mod worst_day;

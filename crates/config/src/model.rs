@@ -23,7 +23,7 @@ use super::reference::Reference;
 use super::regions::RegionsConfig;
 use super::route::RouteConfig;
 use super::rules::RulesConfig;
-use super::serialize::{ban, count, header_names, plans, quota, quota_or_null, scope, text, texts};
+use super::serialize::{ban, count, header_names, parts, plans, quota, quota_or_null, scope, text, texts};
 use super::store::RedisConfig;
 use super::sync::Sync;
 use super::telemetry::OtlpConfig;
@@ -151,6 +151,9 @@ pub struct LimitConfig {
     /// Whether refusals lead to a ban.
     #[serde(serialize_with = "ban")]
     pub ban: Option<Ban>,
+    /// The part of it, in millionths, from which on clients are warned.
+    #[serde(serialize_with = "parts")]
+    pub warn: Option<u32>,
     /// Whether it refuses.
     pub mode: Mode,
     /// Requests that it does not count.

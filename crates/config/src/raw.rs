@@ -214,8 +214,8 @@ mapping! {
         /// The part of the rate's count that all gateways together may have paid for and not spent. Default: 5%.
         #[schemars(with = "Option<hints::Share>")]
         error_budget: RawText,
-        #[schemars(skip)]
-        warn: Later,
+        /// The part of the limit from which on answers carry X-RateLimit-Warning with its name: 80%. Default: never.
+        warn: RawText,
         #[schemars(skip)]
         fair: Later,
         #[schemars(skip)]

@@ -63,6 +63,11 @@ pub(super) fn percent<S: Serializer>(value: &impl Display, serializer: S) -> Res
     serializer.collect_str(&format_args!("{value}%"))
 }
 
+/// A part in millionths that may be missing, as a percentage.
+pub(super) fn parts<S: Serializer>(value: &Option<u32>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.map(|part| format!("{}%", f64::from(part) / 1e4)).serialize(serializer)
+}
+
 /// Whether there is a value, which may be a secret.
 pub(super) fn is_some<T, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bool(value.is_some())

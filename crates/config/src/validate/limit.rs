@@ -7,18 +7,19 @@ use super::ban;
 use super::cost;
 use super::identity_rate;
 use super::key::{self, exempt};
+use super::log::share;
 use super::plan;
 use super::quota::quota;
 use super::section::Section;
 use super::sync;
-use super::{in_range, missing, word};
+use super::{in_range, missing, value, word};
 use crate::at::At;
 use crate::cost::Cost;
 use crate::listener::ClientIpConfig;
 use crate::lists::ListConfig;
 use crate::model::{ApiKeyConfig, LimitConfig, Mode, OnMissing, OnStoreFailure};
 use crate::raw::RawLimit;
-use crate::report::{Problem, Report};
+use crate::report::{Mistake, Problem, Report};
 use crate::route::RouteConfig;
 use crate::values::grouped;
 use sluicegate_limiter::{MAX_SHARED_LOG_PLACES, Quota};
@@ -104,6 +105,7 @@ pub(super) fn limit(
         );
     }
     let when = plan::when(raw.when.as_ref(), report);
+    let warn = raw.warn.as_ref().and_then(|text| value(text, report, warn));
     Some(LimitConfig {
         name: name.value.clone(),
         key: key?,
@@ -115,6 +117,7 @@ pub(super) fn limit(
         when,
         cost: cost?,
         ban: ban?,
+        warn,
         mode: mode?,
         exempt,
         on_missing: on_missing?,
@@ -195,6 +198,14 @@ fn check_drain(quota: &Quota, raw: &RawLimit, report: &mut Report) {
 }
 
 /// Warns of limits that are valid but probably not intended.
+/// `80%`.
+fn warn(text: &str) -> Result<u32, Mistake> {
+    match share(text)?.as_millionths() {
+        part @ 1..1_000_000 => Ok(part),
+        _ => Err(Mistake::new(format!("`warn` is a part of the limit, not {text}")).help("such as 80%")),
+    }
+}
+
 pub(super) fn warnings(
     limits: &Section<LimitConfig>,
     routes: &[RouteConfig],
