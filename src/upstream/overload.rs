@@ -144,11 +144,6 @@ impl InFlight {
     pub fn answered(&mut self, well: bool) {
         self.ended = Some(well);
     }
-
-    /// How long it takes from now on says nothing of the upstream: it is a stream.
-    pub fn streams(&mut self) {
-        self.ended = None;
-    }
 }
 
 impl Drop for InFlight {

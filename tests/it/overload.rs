@@ -198,3 +198,28 @@ fn a_reload_lets_in_those_that_wait() {
     assert_eq!(waits.response().status, 200);
     first.into_iter().for_each(|mut client| assert_eq!(client.response().status, 200));
 }
+
+/// An answer that goes on for hours takes no place from others.
+#[test]
+fn streams_give_their_places_back() {
+    let upstream = Upstream::scripted(|exchange| match exchange.seen.target.as_str() {
+        "/events" => {
+            exchange.write(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+            );
+            exchange.write("5\r\ndata:\r\n");
+            exchange.silence();
+        }
+        _ => exchange.answer(200, &[], b"done"),
+    });
+    let gateway = before(&upstream, "adaptive: false, max_in_flight: 2, queue: {size: 0}", "");
+    let _streams: Vec<Client> = (0..4)
+        .map(|at| {
+            let client = ask(&gateway, "/events", &[]);
+            until("the stream has begun", || (upstream.seen().len() == at + 1).then_some(()));
+            until("its place is free", || (in_flight(&gateway) == 0.0).then_some(()));
+            client
+        })
+        .collect();
+    assert_eq!(gateway.get("/").status, 200);
+}

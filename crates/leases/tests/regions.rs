@@ -270,7 +270,7 @@ fn seeds() -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match (number("SEED"), number("SEEDS")) {
         (Some(seed), _) => seed..seed + 1,
-        (None, count) => 0..count.unwrap_or(40),
+        (None, count) => 0..count.unwrap_or(200),
     }
 }
 

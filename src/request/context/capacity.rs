@@ -92,7 +92,8 @@ impl RequestContext {
                 place.answered(!response.status.is_server_error());
                 let streams = response.headers.only(header::CONTENT_TYPE).is_some_and(is_stream);
                 if streams || response.status == StatusCode::SWITCHING_PROTOCOLS {
-                    place.streams();
+                    // It may go on for hours without any work for the upstream.
+                    self.in_flight = None;
                 }
             }
             Err(ForwardError::ClientBroken | ForwardError::ClientSlow | ForwardError::TooLarge) => {}
