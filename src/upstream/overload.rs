@@ -92,7 +92,7 @@ impl Overload {
         let settings = settings(config);
         if let Some(before) = before {
             let mut gate = before.gate();
-            gate.reconfigure(settings, now);
+            gate.reconfigure(settings);
             gate.release(now, |turn| turn.send(()).is_ok()); // there may be room for more
             drop(gate);
             return Arc::clone(before);
@@ -108,15 +108,20 @@ impl Overload {
     #[inline]
     pub fn enter(self: &Arc<Self>, important: config::Priority, clock: Clock) -> Entered {
         let (now, priority) = (clock.now(), priority(important));
-        let (turn, waits) = oneshot::channel();
+        let mut waits = None;
+        let wait = || {
+            let (turn, waiting) = oneshot::channel();
+            waits = Some(waiting);
+            turn
+        };
         let mut gate = self.gate();
-        match gate.enter(now, priority, turn, Turn::is_closed) {
-            Entry::Enters => Entered::Now(self.in_flight(now, clock)),
-            Entry::Waits => {
+        match (gate.enter(now, priority, wait, Turn::is_closed), waits) {
+            (Entry::Enters, _) => Entered::Now(self.in_flight(now, clock)),
+            (Entry::Waits, Some(waits)) => {
                 let until = now.plus(gate.deadline(priority));
                 Entered::Waits(Waiting { overload: Arc::clone(self), turn: waits, priority, until, clock })
             }
-            Entry::Refused => {
+            _ => {
                 self.shed[priority as usize].fetch_add(1, Ordering::Relaxed);
                 Entered::Refused(gate.retry_within())
             }

@@ -59,6 +59,8 @@ pub struct Gate<W> {
     /// Until when others leave the reserve free.
     reserved_until: Time,
     delays: [Delays; 3],
+    /// When those that have left were removed last.
+    forgot: Time,
     /// Refused requests of this second and of the last.
     refused: (u64, u64, u64),
 }
@@ -78,6 +80,8 @@ const DIVISORS: [u64; 3] = [1, 5, 25];
 /// The wait that may stand in a queue, and the interval over which it is looked at.
 const STANDING: Span = Span::from_millis(5);
 const INTERVAL: Span = Span::from_millis(100);
+/// How often those that have left are looked for, if the queue is full.
+const FORGET_EVERY: Span = Span::from_millis(10);
 
 impl Priority {
     const ALL: [Self; 3] = [Self::Critical, Self::Default, Self::Sheddable];
@@ -100,15 +104,14 @@ impl<W> Gate<W> {
             waiting: Default::default(),
             reserved_until: Time::EPOCH,
             delays: Default::default(),
+            forgot: Time::EPOCH,
             refused: (0, 0, 0),
         }
     }
 
     /// Takes other settings; what is in flight and waits stays.
-    pub fn reconfigure(&mut self, settings: Settings, now: Time) {
-        if settings.bounds != self.settings.bounds {
-            self.limit = Limit::new(settings.bounds, now);
-        }
+    pub fn reconfigure(&mut self, settings: Settings) {
+        self.limit.set_bounds(settings.bounds);
         self.settings = settings;
     }
 
@@ -143,8 +146,14 @@ impl<W> Gate<W> {
         self.in_flight < (limit - kept.min(limit)).max(1)
     }
 
-    /// A request comes. `who` is what is told when it is released; it is kept only if the request waits.
-    pub fn enter(&mut self, now: Time, priority: Priority, who: W, is_gone: impl Fn(&W) -> bool) -> Entry {
+    /// A request comes. If it waits, `who` makes what is told when it is released.
+    pub fn enter(
+        &mut self,
+        now: Time,
+        priority: Priority,
+        who: impl FnOnce() -> W,
+        is_gone: impl Fn(&W) -> bool,
+    ) -> Entry {
         if priority == Priority::Critical {
             self.reserved_until = now.plus(RESERVED);
         }
@@ -165,14 +174,17 @@ impl<W> Gate<W> {
                 return Entry::Refused;
             };
             lower.pop_front();
-            self.refuses(now);
         }
-        self.waiting[priority as usize].push_back(Waiter { who, since: now });
+        self.waiting[priority as usize].push_back(Waiter { who: who(), since: now });
         Entry::Waits
     }
 
-    /// Removes those that have left, or waited for too long.
+    /// Removes those that have left, or waited for too long. Not for each request, because the queue may be long.
     fn forget(&mut self, now: Time, is_gone: impl Fn(&W) -> bool) {
+        if now.since(self.forgot) < FORGET_EVERY {
+            return;
+        }
+        self.forgot = now;
         for priority in Priority::ALL {
             let deadline = self.settings.deadline(priority);
             self.waiting[priority as usize]
@@ -223,11 +235,10 @@ impl<W> Gate<W> {
             if waited < deadline && !late {
                 return Some(waiter);
             }
-            self.refuses(now);
         }
     }
 
-    /// A request was refused, here or because its deadline has passed.
+    /// A request was refused: counts it. [`enter`](Self::enter) counts those that it refuses.
     pub fn refuses(&mut self, now: Time) {
         let second = now.as_nanos() / 1_000_000_000;
         self.refused = match self.refused {

@@ -120,6 +120,12 @@ impl Limit {
         }
     }
 
+    /// Other bounds; within them the limit stays.
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+        self.set(self.limit);
+    }
+
     /// The number of requests that may be in flight, at least 1.
     pub fn get(&self) -> u32 {
         (self.limit as u32).clamp(self.bounds.min, self.bounds.max).max(1)

@@ -149,7 +149,7 @@ fn run(
                 id += 1;
                 out.seconds[second].critical_came += u64::from(priority == Priority::Critical);
                 requests.insert(id, One { priority, at: now, began: 0.0 });
-                match gate.enter(at(now), priority, id, |id| !requests.contains_key(id)) {
+                match gate.enter(at(now), priority, || id, |id| !requests.contains_key(id)) {
                     Entry::Enters => begin.push(id),
                     Entry::Waits => {
                         let deadline = settings().deadline(priority).as_nanos() as f64 / 1e9;
