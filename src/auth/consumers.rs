@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use super::MAX_KEY;
 use super::read::{Entry, read};
 use crate::file_watch::{Digest, Mistakes, Source, Unusable, Watched, sha256};
-use sluicegate_config::nearest;
+use sluicegate_config::{Priority, nearest};
 
 /// All consumers of a file. Immutable; a changed file makes another.
 pub struct Consumers {
@@ -33,6 +33,8 @@ pub struct Consumer<'s> {
     pub name: &'s str,
     /// Its plan.
     pub plan: Option<&'s str>,
+    /// How important its requests are, if the file says so.
+    pub priority: Option<Priority>,
     /// Names and values, each ended by a NUL.
     metadata: &'s str,
 }
@@ -50,6 +52,7 @@ struct Record {
     /// 0 for none, else the place among the plans from 1.
     plan: u16,
     metadata: u16,
+    priority: Option<Priority>,
 }
 
 /// A plan that consumers are on.
@@ -129,6 +132,7 @@ impl Consumers {
             name: self.text.get(name..metadata)?,
             metadata: self.text.get(metadata..metadata + usize::from(record.metadata))?,
             plan: plan.and_then(|at| self.plans.get(at)).map(|plan| &*plan.name),
+            priority: record.priority,
         })
     }
 
@@ -228,7 +232,7 @@ impl Building {
         }
         let name = entry.name.len() as u8; // names and metadata are bounded by the reader
         let metadata = (self.text.len() - at as usize - entry.name.len()) as u16;
-        self.records.push(Record { at, name, plan, metadata });
+        self.records.push(Record { at, name, plan, metadata, priority: entry.priority });
         self.lines.push(line);
         self.keys.extend(entry.keys.iter().map(|key| Key { digest: key.digest, owner }));
     }

@@ -25,7 +25,7 @@ use self::introspection::Introspection;
 use self::jwt::{Jwt, TokenError, Verified};
 use crate::clock::Clock;
 use crate::request_value;
-use sluicegate_config::{ApiKeyConfig, RateSource};
+use sluicegate_config::{ApiKeyConfig, Priority, RateSource};
 use sluicegate_wire::{Headers, RequestHead};
 
 pub use self::consumers::{Consumer, Consumers};
@@ -59,6 +59,12 @@ impl Identity<'_> {
     /// token names.
     pub fn plan(&self) -> Option<&str> {
         self.consumer_plan().or_else(|| self.token.as_deref()?.plan())
+    }
+
+    /// How important the file of consumers says that the requests of the consumer are.
+    pub fn priority(&self) -> Option<Priority> {
+        let key = self.key.filter(|key| self.checked_consumer().is_none_or(|named| named == key.name))?;
+        key.priority
     }
 
     /// The plan of the consumer.

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::scan::{NOT_TEXT, Scan, TAG, Value, Wrong};
 use crate::file_watch::{Digest, Mistakes};
+use sluicegate_config::Priority;
 
 /// A consumer as the file has it.
 #[derive(Debug)]
@@ -17,6 +18,7 @@ pub(super) struct Entry<'t> {
     pub(super) lines: (u32, u32),
     pub(super) name: Cow<'t, str>,
     pub(super) plan: Option<Cow<'t, str>>,
+    pub(super) priority: Option<Priority>,
     pub(super) keys: SmallVec<[Key<'t>; 1]>,
     pub(super) metadata: Vec<(Cow<'t, str>, Cow<'t, str>)>,
 }
@@ -33,7 +35,7 @@ pub(super) struct Key<'t> {
 const MAX_NAME: usize = 128;
 const MAX_PLAN: usize = 64;
 const MAX_METADATA: usize = 4 << 10;
-const FIELDS: [&str; 5] = ["name", "key", "keys", "plan", "metadata"];
+const FIELDS: [&str; 6] = ["name", "key", "keys", "plan", "priority", "metadata"];
 
 /// Calls `each` with every entry that is right, and notes what is wrong with the others.
 pub(super) fn read<'t>(
@@ -113,9 +115,10 @@ struct Draft<'t> {
     indent: Option<usize>,
     /// The field whose value stands on lines of its own, and where those begin.
     open: Option<(&'static str, Option<usize>)>,
-    given: SmallVec<[&'static str; 5]>,
+    given: SmallVec<[&'static str; 6]>,
     name: Cow<'t, str>,
     plan: Option<Cow<'t, str>>,
+    priority: Option<Priority>,
     keys: SmallVec<[Key<'t>; 1]>,
     metadata: Vec<(Cow<'t, str>, Cow<'t, str>)>,
     wrong: bool,
@@ -130,6 +133,7 @@ impl<'t> Draft<'t> {
             given: SmallVec::new(),
             name: Cow::Borrowed(""),
             plan: None,
+            priority: None,
             keys: SmallVec::new(),
             metadata: Vec::new(),
             wrong: false,
@@ -264,7 +268,13 @@ impl<'t> Draft<'t> {
                 Ok(()) => self.plan = Some(text),
                 Err(wrong) => self.mistake(wrong, mistakes),
             },
-            ("plan", Value::Nothing) => {}
+            ("priority", Value::Text(text)) => {
+                self.priority = Priority::named(text.as_bytes());
+                if self.priority.is_none() {
+                    self.mistake("`priority` is critical, default or sheddable", mistakes);
+                }
+            }
+            ("plan" | "priority", Value::Nothing) => {}
             ("key", value) => self.key(value, mistakes),
             ("keys", Value::List(items)) if !items.is_empty() => {
                 items.into_iter().for_each(|item| self.key(item, mistakes));
@@ -330,8 +340,8 @@ impl<'t> Draft<'t> {
             self.wrong = true;
             mistakes.add(first, format!("`{}` has no key: `key: sha256:…`", self.name));
         }
-        let Self { lines, name, plan, keys, metadata, wrong, .. } = self;
-        (!wrong).then_some(Entry { lines, name, plan, keys, metadata })
+        let Self { lines, name, plan, priority, keys, metadata, wrong, .. } = self;
+        (!wrong).then_some(Entry { lines, name, plan, priority, keys, metadata })
     }
 }
 

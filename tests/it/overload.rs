@@ -136,6 +136,7 @@ fn nobody_waits_longer_than_the_deadline() {
 fn priorities_come_from_proxies_consumers_plans_and_routes() {
     let upstream = Upstream::answering("done");
     let consumers = "- {name: acme, key: sha256:0b131655124822cb1cf254042086d2bf26a4f1c6cd82727aab583e915346aca3, plan: pro}\n- {name: beta, key: sha256:3b6424f5938ab57d09f708b7e81994276b9ea3be655baffd5dbd3ca06433c3c6, plan: free}\n\
+                     - {name: delta, key: sha256:e23b02d7ea3d741ed308206a66ec57e7e30ad7daedc467621c6aade6e6b12a07, plan: free, priority: critical}\n\
                      - {name: gamma, key: sha256:513b9aae14dcf903d503bccf2bfa3bf6eddc650b41c1ccf4be4037a3a65d395a, plan: free}\n";
     let gateway = Setup::default().file("consumers.yaml", consumers).upstream(&upstream).start(
         "client_ip: {trusted_proxies: [127.0.0.1]}\n\
@@ -153,6 +154,7 @@ fn priorities_come_from_proxies_consumers_plans_and_routes() {
         ("/", &[("x-api-key", "k-acme")], "critical"),
         ("/pay", &[("x-api-key", "k-gamma")], "default"),
         ("/pay", &[("x-api-key", "k-acme"), ("x-priority", "sheddable")], "sheddable"),
+        ("/", &[("x-api-key", "k-delta")], "critical"),
         ("/pay", &[("x-priority", "urgent")], "critical"),
     ] {
         assert_eq!(gateway.ask("GET", target, headers).status, 200);

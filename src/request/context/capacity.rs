@@ -27,6 +27,7 @@ impl RequestContext {
         let priority = told
             .and_then(|told| Priority::named(told.trim_ascii()))
             .or_else(|| of(consumers, identity.consumer()))
+            .or_else(|| identity.priority())
             .or_else(|| of(plans, identity.plan()))
             .unwrap_or_else(|| {
                 self.route.map_or_else(Priority::default, |route| config.routes[route].priority)
