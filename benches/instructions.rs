@@ -19,7 +19,7 @@ mod harness;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use harness::steady::{Connection, RULES, upstream};
+use harness::steady::{Connection, KINDS, Kind, RULES, upstream};
 use harness::{ReservedPort, patience};
 
 /// Requests that are counted, and those before them that fill pools and caches.
@@ -30,12 +30,10 @@ const START: u64 = 60;
 /// Makes the C library choose the functions that every x86-64 processor can execute.
 const BASELINE: &str =
     "glibc.cpu.hwcaps=-AVX2,-AVX2_Usable,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM,-AVX512F,-AVX512VL";
-/// Name, target and status of each kind of request.
-const KINDS: [(&str, &str, &str); 2] = [("forwarded", "/v1/items", "200"), ("refused", "/v0/items", "429")];
 const PROGRAM: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/../release/sluicegate");
 
 /// All instructions of a run with so many requests of each kind.
-fn run(program: &str, requests: [usize; 2]) -> u64 {
+fn run(program: &str, requests: [usize; KINDS.len()]) -> u64 {
     let (edge, folder) = (ReservedPort::new(), tempfile::TempDir::new().unwrap());
     let upstream = upstream(|| {});
     let rules =
@@ -48,9 +46,9 @@ fn run(program: &str, requests: [usize; 2]) -> u64 {
     command.env("GLIBC_TUNABLES", BASELINE).env_remove("RUST_LOG").stdin(Stdio::null());
     let child = command.stderr(Stdio::piped()).spawn().expect("valgrind, of the package of that name");
     let mut client = Connection::connect(edge.address, patience(START));
-    client.ask("/v0/items", 1, "200");
-    for ((_, target, status), requests) in KINDS.into_iter().zip(requests) {
-        client.ask(target, requests, status);
+    client.ask(Kind { status: "200", ..KINDS[1] }, 1); // the only one that is admitted
+    for (kind, requests) in KINDS.into_iter().zip(requests) {
+        client.ask(kind, requests);
     }
     drop(client);
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
@@ -69,11 +67,16 @@ fn main() -> ExitCode {
     });
     let run = |requests| run(&program, requests);
     let file = root.join("benches/instructions.txt");
-    let fewest = run([WARM_UP, WARM_UP]);
-    let more = [run([WARM_UP + COUNTED, WARM_UP]), run([WARM_UP, WARM_UP + COUNTED])];
-    let measured = more.map(|more| (more - fewest) / COUNTED as u64);
+    let fewest = run([WARM_UP; KINDS.len()]);
+    let measured: Vec<u64> = (0..KINDS.len())
+        .map(|at| {
+            let mut requests = [WARM_UP; KINDS.len()];
+            requests[at] += COUNTED;
+            (run(requests) - fewest) / COUNTED as u64
+        })
+        .collect();
     let lines: Vec<String> =
-        KINDS.iter().zip(measured).map(|((kind, ..), n)| format!("{kind} {n}\n")).collect();
+        KINDS.iter().zip(&measured).map(|(kind, n)| format!("{} {n}\n", kind.name)).collect();
     print!("{}", lines.concat());
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&file, lines.concat()).unwrap();
@@ -81,7 +84,7 @@ fn main() -> ExitCode {
     }
     let budgets = std::fs::read_to_string(&file).unwrap();
     let mut kept = true;
-    for ((kind, ..), measured) in KINDS.into_iter().zip(measured) {
+    for (Kind { name: kind, .. }, measured) in KINDS.into_iter().zip(measured) {
         let of_kind =
             |line: &str| line.strip_prefix(kind).and_then(|number| number.trim().parse::<u64>().ok());
         let budget = budgets.lines().find_map(of_kind).unwrap();

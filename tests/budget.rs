@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use harness::steady::{Connection, RULES, upstream};
+use harness::steady::{Connection, KINDS, Kind, RULES, upstream};
 use harness::{ReservedPort, deadline};
 use sluicegate::process_log::ProcessLog;
 use sluicegate::resources::Source;
@@ -76,18 +76,18 @@ fn a_request_allocates_what_it_did() {
     let options = Options { config: Source::File(config), workers: Some(1), handover: None };
     std::thread::spawn(move || runtime::run(&options, &log).unwrap());
     let mut client = Connection::connect(edge.address, deadline());
-    client.ask("/v0/items", 1, "200");
-    let measured = [("/v1/items", "200"), ("/v0/items", "429")].map(|(target, status)| {
-        client.ask(target, 200, status);
+    client.ask(Kind { status: "200", ..KINDS[1] }, 1); // the only one that is admitted
+    let measured = KINDS.map(|kind| {
+        client.ask(kind, 200);
         let mut round = || {
             let before = ALLOCATIONS.load(Ordering::Relaxed);
-            client.ask(target, REQUESTS as usize, status);
+            client.ask(kind, REQUESTS as usize);
             ALLOCATIONS.load(Ordering::Relaxed) - before
         };
         (0..ROUNDS).map(|_| round()).min().unwrap()
     });
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/budget.txt");
-    let kinds = ["forwarded", "refused"].into_iter().zip(measured);
+    let kinds = KINDS.into_iter().map(|kind| kind.name).zip(measured);
     if std::env::var_os("UPDATE").is_some() {
         let lines: String =
             kinds.map(|(kind, measured)| format!("{kind} {}\n", measured / REQUESTS)).collect();

@@ -9,6 +9,23 @@ const REQUEST: &str = "Host: api.example.com\r\nUser-Agent: Mozilla/5.0 (X11; Li
     Accept: application/json\r\nAccept-Language: en-GB,en;q=0.9\r\nAccept-Encoding: gzip, br\r\n\
     Cookie: session=0123456789abcdef0123456789abcdef\r\nReferer: https://www.example.com/items\r\n\
     X-Api-Key: key-1\r\n\r\n";
+/// The kinds of requests that have a budget.
+pub const KINDS: [Kind; 3] = [
+    Kind { name: "forwarded", target: "/v1/items", body: 0, status: "200" },
+    Kind { name: "refused", target: "/v0/items", body: 0, status: "429" },
+    Kind { name: "posted", target: "/v1/items", body: 1_024, status: "200" },
+];
+
+/// A kind of request: with a body it is a POST.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    pub name: &'static str,
+    pub target: &'static str,
+    /// The bytes of its body.
+    pub body: usize,
+    pub status: &'static str,
+}
+
 const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n\
     {\"items\":[\"0123456789\",\"0123456789\",\"0123456789\",\"0123456789\",\"0123456789\",\"0123456789\",\"012345678\"]}\n";
 
@@ -36,7 +53,7 @@ pub fn upstream(begun: fn()) -> SocketAddr {
             std::thread::spawn(move || {
                 begun();
                 let mut link = Connection::new(stream);
-                while link.head() > 0 && link.stream.write_all(ANSWER.as_bytes()).is_ok() {}
+                while link.message().is_some() && link.stream.write_all(ANSWER.as_bytes()).is_ok() {}
             });
         }
     });
@@ -62,23 +79,36 @@ impl Connection {
         Self { stream, buffer: [0; 4096], filled: 0 }
     }
 
-    /// Sends `times` requests for `target`. Asserts that all answers have this status.
-    pub fn ask(&mut self, target: &str, times: usize, status: &str) {
-        let request = format!("GET {target} HTTP/1.1\r\n{REQUEST}");
+    /// Sends `times` requests of this kind. Asserts that all answers have its status.
+    pub fn ask(&mut self, kind: Kind, times: usize) {
+        let Kind { target, body, status, .. } = kind;
+        let request = match body {
+            0 => format!("GET {target} HTTP/1.1\r\n{REQUEST}"),
+            _ => format!("POST {target} HTTP/1.1\r\nContent-Length: {body}\r\n{REQUEST}{}", "x".repeat(body)),
+        };
         self.stream.set_read_timeout(Some(super::deadline())).unwrap();
         for _ in 0..times {
             self.stream.write_all(request.as_bytes()).unwrap();
-            let head = self.head();
+            let (head, body) = self.message().expect("the answer is cut short");
             let text = std::str::from_utf8(&self.buffer[..head]).unwrap();
             assert_eq!(text.get(9..12), Some(status), "{text}");
-            let lengths = text.lines().filter_map(|line| line.split_once(": "));
-            let mut lengths = lengths.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-            let body: usize = lengths.next().unwrap().1.parse().unwrap();
-            while self.filled < head + body {
-                assert!(self.read() > 0, "the answer is cut short");
-            }
             assert_eq!(self.filled, head + body);
         }
+    }
+
+    /// Reads the next message. Returns the lengths of its head and its body; `None` at the end of the connection.
+    fn message(&mut self) -> Option<(usize, usize)> {
+        let head = Some(self.head()).filter(|head| *head > 0)?;
+        let text = std::str::from_utf8(&self.buffer[..head]).unwrap();
+        let lengths = text.lines().filter_map(|line| line.split_once(": "));
+        let mut lengths = lengths.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        let body: usize = lengths.next().map_or(0, |(_, length)| length.parse().unwrap());
+        while self.filled < head + body {
+            if self.read() == 0 {
+                return None;
+            }
+        }
+        Some((head, body))
     }
 
     /// Clears the buffer and reads the next head. Returns its length, zero at the end of the connection.
