@@ -20,7 +20,7 @@ use sluicegate::keys::{Fingerprint, KeySecret};
 use sluicegate::limit::{Ask, Counters, Limit, LimitParts, decide};
 use sluicegate::resources;
 use sluicegate_counters::CountedLimit;
-use sluicegate_leases::{ErrorBudget, Grant, Lease, Spare, Terms};
+use sluicegate_leases::{ErrorBudget, Grant, Lease, Terms, WorkerTokens};
 use sluicegate_limiter::{Quota, Rate, Span, Time, TokenBucket};
 
 /// As in `main.rs`, so that memory is what it is there.
@@ -131,9 +131,9 @@ fn leases(threads: u64) -> f64 {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let spare = Spare::default();
+                let own = WorkerTokens::default();
                 let take =
-                    |_: &u64| spare.take(black_box(&lease), black_box(now), 1, || 16 * (threads > 1) as u64);
+                    |_: &u64| own.take(black_box(&lease), black_box(now), 1, || 16 * (threads > 1) as u64);
                 assert_eq!((0..REQUESTS).filter(|n| take(n).is_some()).count() as u64, REQUESTS);
             });
         }

@@ -40,7 +40,7 @@ named_enum! {
         Expectation = "expectation_failed",
         /// The store does not answer, and a limit has `on_store_failure: closed` (503).
         Store = "store",
-        /// The upstream bears no more requests, or all its servers have their maximum number of them (503).
+        /// The upstream is at its limit of requests in flight, or all its servers are at `max_connections` (503).
         Shed = "shed",
         /// No server of the upstream gave a valid answer (502).
         Upstream = "upstream",

@@ -131,7 +131,7 @@ fn upstreams(scrape: &mut Scrape, snapshot: &Snapshot, now: u64) {
     scrape.counters(&families::UPSTREAM_UNSOLICITED, rows(snapshot, UpstreamState::unsolicited));
 }
 
-/// Of upstreams that bear only so many requests.
+/// Of upstreams with `overload`.
 fn overload(scrape: &mut Scrape, snapshot: &Snapshot) {
     let bounded =
         snapshot.upstreams.iter().filter_map(|state| Some((state, state.overload.as_ref()?.status())));
@@ -147,7 +147,7 @@ fn overload(scrape: &mut Scrape, snapshot: &Snapshot) {
             let row = move |(at, (word, _)): (usize, &(&str, Priority))| {
                 (vec![(*name).to_owned(), (*word).to_owned()], status.waiting[at], status.shed[at])
             };
-            Priority::WORDS.iter().enumerate().map(row).collect::<Vec<_>>()
+            Priority::NAMED.iter().enumerate().map(row).collect::<Vec<_>>()
         })
     };
     scrape.gauges(

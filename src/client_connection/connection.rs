@@ -36,7 +36,7 @@ pub struct Connection {
     _counted: [CountGuard; 2],
     /// Requests in progress.
     exchanges: Cell<usize>,
-    /// Whether its request waits in the queue of a leaky bucket.
+    /// Whether its request waits in a queue: of a leaky bucket, or of an upstream.
     pub(crate) queued: Cell<bool>,
     /// Over HTTP/2, the deadlines of the request that begins next.
     pub(crate) next_stream: RefCell<Option<Rc<Deadline>>>,

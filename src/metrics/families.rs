@@ -9,7 +9,7 @@ use super::otlp::{OUTCOMES, Signal};
 use super::worker_counters::{Outcome, UpstreamOutcome};
 use crate::auth::Asking;
 use crate::refusal_reason::RefusalReason;
-use sluicegate_config::OnStoreFailure;
+use sluicegate_config::{OnStoreFailure, Priority};
 use sluicegate_counters_redis::Operation;
 use sluicegate_wire::h2::AbortReason;
 
@@ -54,7 +54,8 @@ const fn of(name: &'static str, description: &'static str) -> Label {
 }
 
 /// The priorities of requests.
-const PRIORITIES: [&str; 3] = ["critical", "default", "sheddable"];
+const PRIORITIES: [&str; 3] =
+    [Priority::Critical.name(), Priority::Default.name(), Priority::Sheddable.name()];
 
 const fn these(name: &'static str, values: &'static [&'static str]) -> Label {
     Label { name, values: Values::These(values) }
@@ -142,7 +143,7 @@ families! {
     UPSTREAM_WAITING = "sluicegate_upstream_queued", GAUGE, [UPSTREAM, these("priority", &PRIORITIES)],
         "Requests that wait for their turn, by priority.";
     UPSTREAM_SHED = "sluicegate_upstream_shed_total", COUNTER, [UPSTREAM, these("priority", &PRIORITIES)],
-        "Requests that were refused because the upstream bears no more, by priority.";
+        "Requests that were refused because the upstream was at its limit, by priority.";
     UPSTREAM_PENDING = "sluicegate_upstream_pending", GAUGE, [UPSTREAM],
         "Requests that wait for a connection to a server.";
     UPSTREAM_RETRIES = "sluicegate_upstream_retries_total", COUNTER, [UPSTREAM],

@@ -61,7 +61,7 @@ pub struct RequestContext {
     reason: Cell<Option<RefusalReason>>,
     /// Where it is counted by consumer.
     seat: Option<Seat>,
-    /// Its place among the requests of an upstream that bears so many.
+    /// Its place among the requests in flight of an upstream with `overload`.
     in_flight: Option<InFlight>,
 }
 

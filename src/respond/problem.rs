@@ -64,7 +64,7 @@ pub enum LocalError {
     UpstreamFailed,
     /// 503: the upstream is at its connection limit.
     UpstreamBusy,
-    /// 503: the upstream bears no more requests; so many seconds later it may.
+    /// 503: the upstream is at its limit; the client may try again after so many seconds.
     UpstreamOverloaded(u8),
     /// 504: the upstream did not respond in time.
     UpstreamSlow,
@@ -162,9 +162,7 @@ impl LocalError {
             }
             Self::UpstreamFailed => "the server behind the gateway sent no valid response",
             Self::UpstreamBusy => "the servers behind the gateway are busy; try again in 1 second",
-            Self::UpstreamOverloaded(_) => {
-                "the servers behind the gateway bear no more requests; try again later"
-            }
+            Self::UpstreamOverloaded(_) => "the servers behind the gateway are overloaded; try again later",
             Self::UpstreamSlow => "the server behind the gateway did not respond in time",
         }
     }

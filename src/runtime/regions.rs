@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering;
 
 use sluicegate_counters_redis::{Region, ShareAsk};
 use sluicegate_leases::{RegionShares, SHARE_LIFE};
-use sluicegate_limiter::Time;
+use sluicegate_limiter::{Division, Time};
 
 use super::supervisor::Supervisor;
 use crate::limit::{Store, StoreState};
 use crate::process_state::ProcessState;
 use crate::resources::LoadedConfig;
 use crate::store_settings::settings;
-use sluicegate_config::RegionsConfig;
+use sluicegate_config::{LimitConfig, RegionsConfig};
 
 /// What the gateway knows of its region.
 #[derive(Default)]
@@ -113,27 +113,32 @@ impl Supervisor {
 
     /// Gives the limits of a configuration the parts that the region may have now.
     pub(super) fn divide(&self, config: &mut LoadedConfig) {
-        let Some(regions) = config.regions.clone() else { return };
+        let divisions = self.divisions(config);
+        for (limit, division) in config.limits.iter_mut().zip(divisions) {
+            limit.division = division;
+        }
+    }
+
+    /// The parts that the region may have now, by limit.
+    fn divisions(&self, config: &LoadedConfig) -> Vec<Option<Division>> {
+        let Some(regions) = &config.regions else { return vec![None; config.limits.len()] };
         let (lending, now) = (self.lending.borrow(), self.shared.clock.now());
-        let known = lending.config.as_ref() == Some(&regions);
-        for limit in config.limits.iter_mut().filter(|limit| limit.shared) {
+        let known = lending.config.as_ref() == Some(regions);
+        let of = |limit: &LimitConfig| {
             let lent = known && limit.is_lent();
             let rate = if lent { lending.shares.share(&limit.name, now) } else { regions.floor() };
-            limit.division = Some(regions.division(rate));
-        }
+            limit.shared.then(|| regions.division(rate))
+        };
+        config.limits.iter().map(of).collect()
     }
 
     /// Puts the parts in force that the region may have now, if they are others than before.
     pub(super) async fn follow_shares(&self) {
         let before = self.shared.snapshot.load_full();
-        if before.config.regions.is_none() {
-            return;
-        }
-        let mut config = before.config.clone();
-        self.divide(&mut config);
-        let divisions =
-            |config: &LoadedConfig| config.limits.iter().map(|limit| limit.division).collect::<Vec<_>>();
-        if divisions(&config) != divisions(&before.config) {
+        let divisions = self.divisions(&before.config);
+        if !divisions.iter().eq(before.config.limits.iter().map(|limit| &limit.division)) {
+            let mut config = before.config.clone();
+            self.divide(&mut config);
             self.put_in_force(config, before.rules(), &before).await;
         }
     }

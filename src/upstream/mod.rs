@@ -5,7 +5,7 @@
 //! - `endpoints`: the endpoints as one worker sees them, and permits to use one; `balance` chooses
 //! - `upstream_state`, `endpoint_state`: what all workers share; `health` probes and resolves names
 //! - `server`, `pool`, `h1_connection`: HTTP/1.1 connections; `h2_pool`, `h2_client`: HTTP/2
-//! - `overload`: how many requests the upstream bears, and who waits
+//! - `overload`: how many requests the upstream may have in flight, and who waits
 //! - `upload`, `request_writer`, `body`: bodies in both directions; `tunnel`: upgraded connections
 //! - `headers`, `forwarded_headers`, `underscores`: which headers pass
 

@@ -1,4 +1,4 @@
-//! What an upstream bears: its requests enter, wait or are refused here, of all workers together.
+//! Protection of an upstream from overload: its requests enter, wait or are refused here, of all workers together.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -11,7 +11,7 @@ use sluicegate_overload::{Bounds, Entry, Gate, Priority, Settings};
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
-use sluicegate_config as config;
+use sluicegate_config::OverloadConfig;
 
 /// Tells a request that it may go on.
 type Turn = oneshot::Sender<()>;
@@ -49,6 +49,8 @@ pub struct Waiting {
     priority: Priority,
     until: Time,
     clock: Clock,
+    /// Whether its turn has come.
+    released: bool,
 }
 
 /// What operators are shown.
@@ -64,7 +66,7 @@ pub struct OverloadStatus {
     pub shed: [u64; 3],
 }
 
-fn settings(config: &config::OverloadConfig) -> Settings {
+fn settings(config: &OverloadConfig) -> Settings {
     Settings {
         bounds: Bounds {
             min: config.min_in_flight,
@@ -78,17 +80,9 @@ fn settings(config: &config::OverloadConfig) -> Settings {
     }
 }
 
-fn priority(priority: config::Priority) -> Priority {
-    match priority {
-        config::Priority::Critical => Priority::Critical,
-        config::Priority::Default => Priority::Default,
-        config::Priority::Sheddable => Priority::Sheddable,
-    }
-}
-
 impl Overload {
     /// The state for a configuration: that of `before` if there was one.
-    pub fn next(config: &config::OverloadConfig, before: Option<&Arc<Self>>, now: Time) -> Arc<Self> {
+    pub fn next(config: &OverloadConfig, before: Option<&Arc<Self>>, now: Time) -> Arc<Self> {
         let settings = settings(config);
         if let Some(before) = before {
             let mut gate = before.gate();
@@ -106,8 +100,8 @@ impl Overload {
 
     /// A request comes.
     #[inline]
-    pub fn enter(self: &Arc<Self>, important: config::Priority, clock: Clock) -> Entered {
-        let (now, priority) = (clock.now(), priority(important));
+    pub fn enter(self: &Arc<Self>, priority: Priority, clock: Clock) -> Entered {
+        let now = clock.now();
         let mut waits = None;
         let wait = || {
             let (turn, waiting) = oneshot::channel();
@@ -119,7 +113,8 @@ impl Overload {
             (Entry::Enters, _) => Entered::Now(self.in_flight(now, clock)),
             (Entry::Waits, Some(waits)) => {
                 let until = now.plus(gate.deadline(priority));
-                Entered::Waits(Waiting { overload: Arc::clone(self), turn: waits, priority, until, clock })
+                let overload = Arc::clone(self);
+                Entered::Waits(Waiting { overload, turn: waits, priority, until, clock, released: false })
             }
             _ => {
                 self.shed[priority as usize].fetch_add(1, Ordering::Relaxed);
@@ -175,12 +170,11 @@ impl Waiting {
         })
         .await;
         let now = self.clock.now();
-        if waited {
-            return Ok(self.overload.in_flight(now, self.clock));
-        }
         self.turn.close();
-        if self.turn.try_recv().is_ok() {
-            return Ok(self.overload.in_flight(now, self.clock)); // its turn came at the last moment
+        // Its turn may have come at the last moment.
+        self.released = waited || self.turn.try_recv().is_ok();
+        if self.released {
+            return Ok(self.overload.in_flight(now, self.clock));
         }
         self.overload.shed[self.priority as usize].fetch_add(1, Ordering::Relaxed);
         let mut gate = self.overload.gate();
@@ -191,11 +185,14 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
+        if self.released {
+            return;
+        }
         self.turn.close();
-        // The turn came, and the client had left: the next one goes in.
-        if self.turn.try_recv().is_ok() {
-            let now = self.clock.now();
-            drop(self.overload.in_flight(now, self.clock));
+        let now = self.clock.now();
+        match self.turn.try_recv() {
+            Ok(()) => drop(self.overload.in_flight(now, self.clock)), // its turn had come: the next one goes in
+            Err(_) => self.overload.gate().left(now, Turn::is_closed),
         }
     }
 }

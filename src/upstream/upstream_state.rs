@@ -25,7 +25,7 @@ pub struct UpstreamState {
     pub config: UpstreamConfig,
     /// The TLS configuration; `None` if no server uses TLS.
     pub tls: Option<UpstreamTls>,
-    /// What it bears; `None` for no bound.
+    /// Its protection from overload; `None` for none.
     pub overload: Option<Arc<Overload>>,
     /// What each server resolved to, in the order of the configuration.
     resolved: Mutex<Vec<Resolved>>,

@@ -1,27 +1,33 @@
 //! A relay between gateways and a server that delays, stalls, cuts and holds connections.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::faults::Random;
 
-const CALM: u64 = 0;
-const DISTURBED: u64 = 1;
-const CUT: u64 = 2;
-/// A delay in milliseconds is added to this.
-const SLOW: u64 = 1_000;
+/// What happens to the bytes.
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    Calm,
+    /// They are delayed now and then, and connections stall and are cut.
+    Disturbed,
+    Delayed(Duration),
+    /// They are held until the mode is another one.
+    Held,
+}
 
 /// A relay. It ends when this is dropped.
 pub struct Relay {
     /// Where it listens.
     pub address: SocketAddr,
-    mode: Arc<AtomicU64>,
+    mode: watch::Sender<Mode>,
     _ended: tokio::sync::oneshot::Sender<()>,
 }
 
@@ -30,8 +36,7 @@ impl Relay {
     pub fn start(server: SocketAddr, seed: u64) -> Self {
         let (told, address) = std::sync::mpsc::channel();
         let (ended, end) = tokio::sync::oneshot::channel::<()>();
-        let mode = Arc::new(AtomicU64::new(CALM));
-        let shared = Arc::clone(&mode);
+        let (mode, shared) = watch::channel(Mode::Calm);
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
@@ -45,8 +50,8 @@ impl Relay {
                         client.set_nodelay(true).unwrap();
                         server.set_nodelay(true).unwrap();
                         let ((from, to), (back, out)) = (client.into_split(), server.into_split());
-                        tokio::spawn(pass(from, out, Arc::clone(&shared), Arc::clone(&random)));
-                        tokio::spawn(pass(back, to, Arc::clone(&shared), Arc::clone(&random)));
+                        tokio::spawn(pass(from, out, shared.clone(), Arc::clone(&random)));
+                        tokio::spawn(pass(back, to, shared.clone(), Arc::clone(&random)));
                     }
                 };
                 tokio::select! {
@@ -60,50 +65,54 @@ impl Relay {
 
     /// Bytes are delayed from now on, connections stall and are cut.
     pub fn disturb(&self) {
-        self.mode.store(DISTURBED, Ordering::Relaxed);
+        self.mode.send_replace(Mode::Disturbed);
     }
 
     /// Everything is passed on at once again.
     pub fn calm(&self) {
-        self.mode.store(CALM, Ordering::Relaxed);
+        self.mode.send_replace(Mode::Calm);
     }
 
     /// Everything takes so long from now on, in each direction.
     pub fn delay(&self, millis: u64) {
-        self.mode.store(SLOW + millis, Ordering::Relaxed);
+        self.mode.send_replace(Mode::Delayed(Duration::from_millis(millis)));
     }
 
     /// Nothing is passed on any more, and connections stay open.
     pub fn cut(&self) {
-        self.mode.store(CUT, Ordering::Relaxed);
+        self.mode.send_replace(Mode::Held);
     }
 }
 
 async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    mode: Arc<AtomicU64>,
+    mut mode: watch::Receiver<Mode>,
     random: Arc<Mutex<Random>>,
 ) {
     let mut buffer = vec![0; 16 << 10];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        let disturbed = || {
+        let chosen = || {
             let mut random = random.lock().unwrap();
             [random.below(1_000), random.below(1_000)]
         };
-        let millis = match mode.load(Ordering::Relaxed) {
-            DISTURBED => match disturbed() {
+        let now = *mode.borrow();
+        let delay = match now {
+            Mode::Disturbed => match chosen() {
                 [0..=2, _] => return, // cut
-                [3..=12, length] => 20 + length as u64 / 10,
-                [_, length] => length as u64 / 300,
+                [3..=12, length] => Duration::from_millis(20 + length as u64 / 10),
+                [_, length] => Duration::from_millis(length as u64 / 300),
             },
-            mode => mode.saturating_sub(SLOW),
+            Mode::Delayed(delay) => delay,
+            Mode::Calm | Mode::Held => Duration::ZERO,
         };
-        tokio::time::sleep(Duration::from_millis(millis)).await;
-        while mode.load(Ordering::Relaxed) == CUT {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        // What is delayed goes on when the delay is over, or when nothing is to be delayed any more.
+        if !delay.is_zero() {
+            let _ = timeout(delay, mode.wait_for(|mode| *mode == Mode::Calm)).await;
         }
-        if to.write_all(&buffer[..read]).await.is_err() {
+        if mode.wait_for(|mode| *mode != Mode::Held).await.is_err()
+            || to.write_all(&buffer[..read]).await.is_err()
+        {
             return;
         }
     }

@@ -1,10 +1,10 @@
-//! An upstream that bears only so many requests: who enters, who waits, who is refused, and what they are told.
+//! An upstream that can handle only so many requests: who enters, who waits, who is refused, and what they are told.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use crate::harness::{Client, Gateway, Setup, Stopwatch, Upstream, until};
+use crate::harness::{Client, Gateway, Load, Setup, Stopwatch, Upstream, until};
 
 /// An upstream that answers a request each time it is told to.
 fn held() -> (Upstream, Sender<()>) {
@@ -54,14 +54,20 @@ fn full(gateway: &Gateway) -> Vec<Client> {
 const TWO: &str =
     "adaptive: false, max_in_flight: 2, queue: {size: 2, deadline: 20s}, reserve: {critical: 0%}";
 
-/// Those that wait go in by priority, and whoever is more important takes the place of one that waits.
-#[test]
-fn important_requests_go_first() {
+/// A gateway whose two places are taken, with one request that waits.
+fn one_waits() -> (Upstream, Sender<()>, Gateway, Vec<Client>, Client) {
     let (upstream, go) = held();
     let gateway = before(&upstream, TWO, "");
     let first = full(&gateway);
-    let mut usual = ask(&gateway, "/usual", &[]);
+    let waits = ask(&gateway, "/waits", &[]);
     until("one waits", || (queued(&gateway, "default") == 1.0).then_some(()));
+    (upstream, go, gateway, first, waits)
+}
+
+/// Those that wait go in by priority, and whoever is more important takes the place of one that waits.
+#[test]
+fn important_requests_go_first() {
+    let (upstream, go, gateway, first, mut usual) = one_waits();
     let mut report = ask(&gateway, "/report", &[]);
     until("two wait", || (queued(&gateway, "sheddable") == 1.0).then_some(()));
     let mut pay = ask(&gateway, "/pay", &[]);
@@ -100,15 +106,14 @@ fn clients_that_leave_take_no_place() {
     let mut stays = ask(&gateway, "/stays", &[]);
     until("two wait", || (queued(&gateway, "default") == 2.0).then_some(()));
     drop(leaving);
-    // One place becomes free: the one that stayed gets it.
-    until("the one that left is gone", || {
-        let refused = gateway.get("/probe");
-        (refused.status == 503).then_some(())
-    });
+    until("it is forgotten", || (queued(&gateway, "default") == 1.0).then_some(()));
+    let mut third = ask(&gateway, "/third", &[]);
+    until("there is room in the queue", || (queued(&gateway, "default") == 2.0).then_some(()));
     go.send(()).unwrap();
     until("the next is in", || (upstream.seen().len() == 3).then_some(()));
+    assert_eq!(upstream.last().target, "/stays");
     (0..3).for_each(|_| go.send(()).unwrap());
-    assert_eq!(stays.response().status, 200);
+    assert_eq!((stays.response().status, third.response().status), (200, 200));
     first.into_iter().for_each(|mut client| assert_eq!(client.response().status, 200));
     until("all have ended", || (in_flight(&gateway) == 0.0).then_some(()));
 }
@@ -189,11 +194,7 @@ fn a_grpc_call_is_told_when_to_try_again() {
 /// A reload keeps those that wait and those in flight, under the new numbers.
 #[test]
 fn a_reload_lets_in_those_that_wait() {
-    let (upstream, go) = held();
-    let gateway = before(&upstream, TWO, "");
-    let first = full(&gateway);
-    let mut waits = ask(&gateway, "/waits", &[]);
-    until("one waits", || (queued(&gateway, "default") == 1.0).then_some(()));
+    let (upstream, go, gateway, first, mut waits) = one_waits();
     gateway.reload(&text(&TWO.replace("max_in_flight: 2", "max_in_flight: 3"), ""));
     until("it is in", || (upstream.seen().len() == 3).then_some(()));
     (0..3).for_each(|_| go.send(()).unwrap());
@@ -224,4 +225,20 @@ fn streams_give_their_places_back() {
         })
         .collect();
     assert_eq!(gateway.get("/").status, 200);
+}
+
+/// Errors of the upstream's own do not lower its limit; that it is too much does.
+#[test]
+fn only_overload_lowers_the_limit() {
+    let upstream = Upstream::scripted(|exchange| match exchange.seen.target.as_str() {
+        "/broken" => exchange.answer(500, &[], b""),
+        _ => exchange.answer(503, &[], b""),
+    });
+    let gateway = before(&upstream, "min_in_flight: 2", "");
+    let limit = || gateway.metric("sluicegate_upstream_in_flight_limit", &[("upstream", "api")]);
+    Load::at(gateway.edge, 4).target("/broken").send(600);
+    assert!(limit() >= 20.0, "{}", limit());
+    let load = Load::at(gateway.edge, 4).target("/overloaded").start();
+    until("the limit falls", || (limit() < 10.0).then_some(()));
+    load.stop();
 }

@@ -100,7 +100,7 @@ pub use model::{
 pub use network::parse_network;
 pub use normal_path::{PathError, is_overlong, normalize};
 pub use outside::{CheckCacheConfig, CheckConfig, IntrospectionConfig, OnFailure, ServiceConfig};
-pub use overload::{OverloadConfig, PrioritiesConfig, Priority};
+pub use overload::{OverloadConfig, PrioritiesConfig};
 pub use pattern::{HostPattern, Params, PathEnd, PathPattern, PatternError, Segment};
 pub use percent::{form_decode, percent_decode, percent_encode};
 pub use reference::Reference;
@@ -111,6 +111,7 @@ pub use rewrite::{Change, HeaderChange, HeaderChanges, PathChange, RegexPiece, U
 pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
 pub use rules::{RulesConfig, RulesService, RulesSource};
 pub use secret::Secret;
+pub use sluicegate_overload::Priority;
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
 pub use sync::{Sync, SyncMode, Unleased};
 pub use telemetry::OtlpConfig;

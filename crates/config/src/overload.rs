@@ -1,34 +1,23 @@
-//! Priorities, and what an upstream bears.
+//! Priorities, and protection of upstreams from overload.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::HeaderName;
 use serde::{Serialize, Serializer};
+use sluicegate_overload::Priority;
 
 use super::serialize::{seconds, seconds_or_null, text_or_null};
-
-/// How important a request is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Priority {
-    /// Goes before all others.
-    Critical,
-    /// In between.
-    #[default]
-    Default,
-    /// Refused first.
-    Sheddable,
-}
 
 /// Where priorities come from besides routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PrioritiesConfig {
     /// Of plans.
-    #[serde(serialize_with = "named")]
-    pub plans: Vec<(String, Priority)>,
+    #[serde(serialize_with = "names")]
+    pub plans: BTreeMap<String, Priority>,
     /// Of consumers.
-    #[serde(serialize_with = "named")]
-    pub consumers: Vec<(String, Priority)>,
+    #[serde(serialize_with = "names")]
+    pub consumers: BTreeMap<String, Priority>,
     /// The header in which trusted proxies name it.
     #[serde(serialize_with = "text_or_null")]
     pub header: Option<HeaderName>,
@@ -36,7 +25,7 @@ pub struct PrioritiesConfig {
     pub forward: bool,
 }
 
-/// What an upstream bears.
+/// How an upstream is protected from overload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OverloadConfig {
     /// The most requests in flight.
@@ -57,22 +46,11 @@ pub struct OverloadConfig {
     pub reserve: u32,
 }
 
-impl Priority {
-    /// The priorities with their names.
-    pub const WORDS: [(&'static str, Self); 3] =
-        [("critical", Self::Critical), ("default", Self::Default), ("sheddable", Self::Sheddable)];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        Self::WORDS[self as usize].0
-    }
-
-    /// The priority with this name.
-    pub fn named(name: &[u8]) -> Option<Self> {
-        Self::WORDS.iter().find(|(word, _)| word.as_bytes() == name).map(|(_, priority)| *priority)
-    }
+/// A priority as its name.
+pub(super) fn name<S: Serializer>(priority: &Priority, serializer: S) -> Result<S::Ok, S::Error> {
+    priority.name().serialize(serializer)
 }
 
-fn named<S: Serializer>(pairs: &[(String, Priority)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(pairs.iter().map(|(name, priority)| (name, priority)))
+fn names<S: Serializer>(named: &BTreeMap<String, Priority>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(named.iter().map(|(name, priority)| (name, priority.name())))
 }

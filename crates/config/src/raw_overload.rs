@@ -25,7 +25,7 @@ mapping! {
 }
 
 mapping! {
-    /// What the upstream bears: how many requests it may have, and who waits or is refused (503) above that.
+    /// How many requests the upstream may have in flight, and who waits or is refused (503) above that.
     "overload"
     struct RawOverload {
         /// The most requests in flight, of all workers together. Default: 1000.

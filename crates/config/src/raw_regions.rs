@@ -1,12 +1,9 @@
 //! `regions` as it is written.
 
 use super::at::At;
-#[cfg(feature = "schema")]
-use super::hints;
 use super::raw::RawText;
-use super::raw_store::{RawRedisTls, RawSentinel};
+use super::raw_store::RawHomeRedis;
 use super::read::{Named, mapping};
-use super::shorthand::{RawCount, RawSecret};
 
 mapping! {
     /// Several regions, each with a store and gateways of its own, that divide the shared limits among them.
@@ -30,33 +27,5 @@ mapping! {
         /// A Redis: one server (url), a cluster, or a master that sentinels monitor.
         #[schemars(required)]
         redis: RawHomeRedis,
-    }
-}
-
-mapping! {
-    /// A Redis; one of url, cluster and sentinel.
-    "regions.home.redis"
-    struct RawHomeRedis {
-        /// redis://HOST:6379/0, rediss:// for TLS, redis+unix:///PATH?db=0 for a socket.
-        #[schemars(with = "Option<hints::Redis>")]
-        url: RawText,
-        /// Some nodes of a cluster: redis://HOST:PORT or rediss://HOST:PORT. The others are discovered.
-        #[schemars(with = "Option<Vec<hints::Redis>>")]
-        cluster: Vec<At<RawText>>,
-        /// The sentinels that monitor the server.
-        sentinel: RawSentinel,
-        /// The user, if it is not in the URL.
-        username: RawText,
-        /// The password, if it is not in the URL.
-        password: RawSecret,
-        /// The number of the database, if it is not in the URL. Default: 0.
-        database: RawCount,
-        /// Certificates, for rediss:// only.
-        tls: RawRedisTls,
-        /// The longest that the gateway waits for an answer. No request waits for it. Default: 1s.
-        #[schemars(with = "Option<hints::Duration>")]
-        timeout: RawText,
-        /// The prefix of all keys in Redis. Default: sluicegate.
-        prefix: RawText,
     }
 }

@@ -17,37 +17,59 @@ mapping! {
     }
 }
 
-mapping! {
-    /// A Redis; one of url, cluster and sentinel.
+/// A mapping that says where a Redis is, with a timeout and fields of its own.
+macro_rules! redis {
+    ($path:literal struct $name:ident { $(#[doc = $timeout:literal])+ timeout, $($more:tt)* }) => {
+        mapping! {
+            /// A Redis; one of url, cluster and sentinel.
+            $path
+            struct $name {
+                /// redis://HOST:6379/0, rediss:// for TLS, redis+unix:///PATH?db=0 for a socket.
+                #[schemars(with = "Option<hints::Redis>")]
+                url: RawText,
+                /// Some nodes of a cluster: redis://HOST:PORT or rediss://HOST:PORT. The others are discovered.
+                #[schemars(with = "Option<Vec<hints::Redis>>")]
+                cluster: Vec<At<RawText>>,
+                /// The sentinels that monitor the server.
+                sentinel: RawSentinel,
+                /// The user, if it is not in the URL.
+                username: RawText,
+                /// The password, if it is not in the URL.
+                password: RawSecret,
+                /// The number of the database, if it is not in the URL. Default: 0.
+                database: RawCount,
+                /// Certificates, for rediss:// only.
+                tls: RawRedisTls,
+                $(#[doc = $timeout])+
+                #[schemars(with = "Option<hints::Duration>")]
+                timeout: RawText,
+                /// The prefix of all keys in Redis. Default: sluicegate.
+                prefix: RawText,
+                $($more)*
+            }
+        }
+    };
+}
+
+redis! {
     "store.redis"
     struct RawRedis {
-        /// redis://HOST:6379/0, rediss:// for TLS, redis+unix:///PATH?db=0 for a socket.
-        #[schemars(with = "Option<hints::Redis>")]
-        url: RawText,
-        /// Some nodes of a cluster: redis://HOST:PORT or rediss://HOST:PORT. The others are discovered.
-        #[schemars(with = "Option<Vec<hints::Redis>>")]
-        cluster: Vec<At<RawText>>,
-        /// The sentinels that monitor the server.
-        sentinel: RawSentinel,
-        /// The user, if it is not in the URL.
-        username: RawText,
-        /// The password, if it is not in the URL.
-        password: RawSecret,
-        /// The number of the database, if it is not in the URL. Default: 0.
-        database: RawCount,
-        /// Certificates, for rediss:// only.
-        tls: RawRedisTls,
         /// The longest that a request waits for a decision. Default: 50ms.
-        #[schemars(with = "Option<hints::Duration>")]
-        timeout: RawText,
-        /// The prefix of all keys in Redis. Default: sluicegate.
-        prefix: RawText,
+        timeout,
         /// The minimum number of gateways that share the store: while it is unavailable, each admits at most its part
         /// of a limit. Default: 1.
         gateways: RawCount,
         /// The folder in which the last known number of gateways is kept across restarts. Default: $STATE_DIRECTORY
         /// (systemd), or the folder of this file.
         state_folder: RawText,
+    }
+}
+
+redis! {
+    "regions.home.redis"
+    struct RawHomeRedis {
+        /// The longest that the gateway waits for an answer. No request waits for it. Default: 1s.
+        timeout,
     }
 }
 

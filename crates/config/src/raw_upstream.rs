@@ -41,7 +41,7 @@ mapping! {
         max_connections: RawCount,
         /// The maximum number of requests that wait while all servers are at `max_connections`. Default: 100.
         max_pending: RawCount,
-        /// What the upstream bears: who waits or is refused when there is too much for it. Default: no bound.
+        /// Protection from overload: who waits or is refused when there are too many requests. Default: none.
         overload: RawOverload,
     }
 }

@@ -9,11 +9,10 @@ use serde_json::json;
 
 use super::cors::CorsConfig;
 use super::lists::Access;
-use super::overload::Priority;
 use super::reference::Reference;
 use super::serialize::{cors, header_changes, required_headers, seconds_or_null, spelling, status, texts};
 use super::{HostPattern, PathPattern};
-use crate::{HeaderChange, PathChange, UriTemplate, Variable};
+use crate::{HeaderChange, PathChange, Priority, UriTemplate, Variable};
 
 /// A route.
 #[derive(Clone, Debug, Serialize)]
@@ -48,6 +47,7 @@ pub struct RouteConfig {
     #[serde(serialize_with = "seconds_or_null")]
     pub timeout: Option<Duration>,
     /// How important its requests are.
+    #[serde(serialize_with = "super::overload::name")]
     pub priority: Priority,
     /// How its requests and answers are shaped.
     #[serde(flatten)]

@@ -45,7 +45,7 @@ pub struct UpstreamConfig {
     pub max_connections: Option<usize>,
     /// Requests that wait while all servers have as many as they may.
     pub max_pending: usize,
-    /// What it bears; `None` for no bound.
+    /// Its protection from overload; `None` for none.
     pub overload: Option<OverloadConfig>,
 }
 

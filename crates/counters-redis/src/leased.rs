@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sluicegate_counters::{Ask, CountedLimit, Fingerprint, KeyState};
-use sluicegate_leases::{Grant, Lease, Spare, Taken, Terms, spare_of};
+use sluicegate_leases::{Grant, Lease, Taken, Terms, WorkerTokens, tokens_of_worker};
 use sluicegate_limiter::{Span, Time, Usage};
 use smallvec::{SmallVec, smallvec};
 
@@ -41,7 +41,7 @@ pub(super) struct KeyLease {
 /// The lease of a key as a worker knows it, with the tokens that it has taken out.
 struct Known {
     lease: Arc<KeyLease>,
-    spare: Spare,
+    own: WorkerTokens,
 }
 
 /// The leases of a gateway, which its workers share.
@@ -124,7 +124,7 @@ impl WorkerLeases {
             self.known.retain(|_, known| !known.lease.is_gone.load(Ordering::Acquire));
             self.purge_at = (self.known.len() * 2).max(FIRST_PURGE);
         }
-        self.known.insert(id, Known { lease: Arc::clone(lease), spare: Spare::default() });
+        self.known.insert(id, Known { lease: Arc::clone(lease), own: WorkerTokens::default() });
     }
 }
 
@@ -134,12 +134,12 @@ impl Store {
     #[inline]
     pub fn take(self: &Rc<Self>, ask: &Ask<'_>, now: Time) -> Option<Taken> {
         let leases = self.worker_leases.borrow();
-        let Known { lease: known, spare } = leases.known.get(&(ask.limit.counters.order, ask.key))?;
+        let Known { lease: known, own } = leases.known.get(&(ask.limit.counters.order, ask.key))?;
         if known.is_gone.load(Ordering::Acquire) || !known.is_of(ask.limit) {
             return None;
         }
-        let more = || ask.limit.leased().map_or(0, |terms| self.spare(terms));
-        let taken = spare.take(&known.lease, now, ask.cost, more)?;
+        let more = || ask.limit.leased().map_or(0, |terms| self.of_worker(terms));
+        let taken = own.take(&known.lease, now, ask.cost, more)?;
         if taken.ask {
             self.ask_for_more(known, now);
         }
@@ -149,7 +149,7 @@ impl Store {
     /// Gives back what [`Self::take`] has taken.
     pub fn untake(&self, ask: &Ask<'_>, taken: &Taken) {
         if let Some(known) = self.worker_leases.borrow().known.get(&(ask.limit.counters.order, ask.key)) {
-            known.spare.give_back(&known.lease.lease, taken);
+            known.own.give_back(&known.lease.lease, taken);
         }
     }
 
@@ -193,8 +193,8 @@ impl Store {
     }
 
     /// How many tokens of a key a worker may take out.
-    fn spare(&self, terms: &Terms) -> u64 {
-        spare_of(terms.share(self.state.gateways()), self.workers())
+    fn of_worker(&self, terms: &Terms) -> u64 {
+        tokens_of_worker(terms.share(self.state.gateways()), self.workers())
     }
 
     fn ask_for_more(self: &Rc<Self>, known: &Arc<KeyLease>, now: Time) {
@@ -208,8 +208,8 @@ impl Store {
         let Some(Usage { remaining, .. }) = limit.counters.usage(*key, connection.clock.earliest(now)) else {
             return; // the store has not told yet
         };
-        let spares = self.spare(terms) * u64::from(self.workers());
-        if let Some(tokens) = known.lease.next(now, terms, self.state.gateways(), (remaining, spares)) {
+        let of_workers = self.of_worker(terms) * u64::from(self.workers());
+        if let Some(tokens) = known.lease.next(now, terms, self.state.gateways(), (remaining, of_workers)) {
             crate::store::spawn_local(Rc::clone(self).ask_for_tokens(Arc::clone(known), tokens));
         }
     }

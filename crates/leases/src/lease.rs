@@ -121,11 +121,11 @@ pub struct Return {
 }
 
 impl Taken {
-    pub(crate) fn of_spare(cost: u64, remaining: u64, reset: Span) -> Self {
+    pub(crate) fn of_worker(cost: u64, remaining: u64, reset: Span) -> Self {
         Self { generation: None, cost, ask: false, remaining, reset }
     }
 
-    pub(crate) fn is_of_spare(&self) -> bool {
+    pub(crate) fn is_of_worker(&self) -> bool {
         self.generation.is_none()
     }
 
@@ -188,20 +188,20 @@ impl Lease {
         }
         let more = if ends - now.as_nanos() > NEARLY_OVER.as_nanos() { more } else { 0 };
         let mut held = self.held.load(Ordering::Acquire);
-        let (left, spare) = loop {
+        let (left, taken_out) = loop {
             let left = (held & TOKENS).checked_sub(cost)?;
-            let spare = more.min(left / 4); // the others need some, too
-            let after = held - cost - spare;
+            let taken_out = more.min(left / 4); // the others need some, too
+            let after = held - cost - taken_out;
             match self.held.compare_exchange_weak(held, after, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => break (left - spare, spare),
+                Ok(_) => break (left - taken_out, taken_out),
                 Err(other) => held = other,
             }
         };
         let ask = left < self.low.load(Ordering::Relaxed) && !self.asking.load(Ordering::Relaxed);
-        let remaining = self.remaining.load(Ordering::Relaxed) + left + spare;
+        let remaining = self.remaining.load(Ordering::Relaxed) + left + taken_out;
         let reset = Time::from_nanos(self.reset.load(Ordering::Relaxed)).since(now);
         let taken = Taken { generation: Some(held >> BITS), cost, ask, remaining, reset };
-        Some((taken, spare, Time::from_nanos(ends)))
+        Some((taken, taken_out, Time::from_nanos(ends)))
     }
 
     /// Gives back what a request has taken and does not use. If the lease has ended meanwhile, the tokens are lost.
@@ -237,13 +237,13 @@ impl Lease {
 
     /// How many tokens to ask the store for, if it is time to ask and no call is in flight: then the caller must call
     /// [`granted`](Self::granted) or [`abandon`](Self::abandon). `remaining` is what the store has left.
-    /// Tokens that workers may have taken out, `spares` at most, count as held.
+    /// Tokens that workers may have taken out, `of_workers` at most, count as held.
     pub fn next(
         &self,
         now: Time,
         terms: &Terms,
         gateways: u32,
-        (remaining, spares): (u64, u64),
+        (remaining, of_workers): (u64, u64),
     ) -> Option<u64> {
         if self.paused(now).is_some() || self.asking.swap(true, Ordering::AcqRel) {
             return None;
@@ -255,7 +255,7 @@ impl Lease {
             self.withdraw(&mut book); // nobody can spend them any more
         }
         let held = self.held();
-        let most = terms.share(gateways).saturating_sub(spares);
+        let most = terms.share(gateways).saturating_sub(of_workers);
         let needed = target.min(most).saturating_sub(held);
         let want = needed.min(remaining / (GUIDED * u64::from(gateways.max(1))));
         book.is_scarce = want < needed;

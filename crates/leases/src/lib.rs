@@ -13,11 +13,11 @@
 mod lease;
 mod membership;
 mod region_shares;
-mod spare;
 mod terms;
+mod worker_tokens;
 
 pub use lease::{FEWEST, Grant, HOLD, Lease, Return, Taken};
 pub use membership::Membership;
 pub use region_shares::{ASK_EVERY, RegionShares, SHARE_BOOKED, SHARE_LIFE};
-pub use spare::{Spare, spare_of};
 pub use terms::{ErrorBudget, Terms, reserved};
+pub use worker_tokens::{WorkerTokens, tokens_of_worker};

@@ -84,7 +84,20 @@ const INTERVAL: Span = Span::from_millis(100);
 const FORGET_EVERY: Span = Span::from_millis(10);
 
 impl Priority {
+    /// All of them with their names, the most important one first.
+    pub const NAMED: [(&'static str, Self); 3] =
+        [("critical", Self::Critical), ("default", Self::Default), ("sheddable", Self::Sheddable)];
     const ALL: [Self; 3] = [Self::Critical, Self::Default, Self::Sheddable];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        Self::NAMED[self as usize].0
+    }
+
+    /// The priority with this name.
+    pub fn named(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|priority| priority.name().as_bytes() == name)
+    }
 }
 
 impl Settings {
@@ -177,6 +190,17 @@ impl<W> Gate<W> {
         }
         self.waiting[priority as usize].push_back(Waiter { who: who(), since: now });
         Entry::Waits
+    }
+
+    /// One that waited has left, or has waited for too long.
+    pub fn left(&mut self, now: Time, is_gone: impl Fn(&W) -> bool) {
+        // Those that have waited for too long are the oldest, so that the queue is searched for others only.
+        for queue in &mut self.waiting {
+            while queue.front().is_some_and(|waiter| is_gone(&waiter.who)) {
+                queue.pop_front();
+            }
+        }
+        self.forget(now, is_gone);
     }
 
     /// Removes those that have left, or waited for too long. Not for each request, because the queue may be long.

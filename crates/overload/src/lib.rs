@@ -1,4 +1,4 @@
-//! What an upstream bears: how many requests it may have at once, and which of those that are too many wait or are refused.
+//! Protection of an upstream from overload: how many requests it may have in flight, and which of the others wait or are refused.
 //!
 //! Start reading in `gate.rs` (who enters, waits or is refused); then `limit.rs` (how many there may be, which follows what the
 //! upstream does).

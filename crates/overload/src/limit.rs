@@ -204,9 +204,9 @@ impl Limit {
                 if falls || self.limit <= f64::from(self.bounds.min) {
                     self.base = taken;
                     (self.phase, self.probed, self.astray) = (Phase::Steady, now, 0);
-                    // What the upstream does at once, by Little's law, with some room.
-                    let bears = full * taken * TOLERANCE;
-                    self.set(before.min(bears.max(self.limit)));
+                    // What the upstream handles at once, by Little's law, with some room.
+                    let handled = full * taken * TOLERANCE;
+                    self.set(before.min(handled.max(self.limit)));
                 } else {
                     self.set(self.limit * STEP);
                     self.phase = Phase::Probing { before, throughput: full, settling: true };

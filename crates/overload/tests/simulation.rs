@@ -228,7 +228,7 @@ fn all() -> impl Iterator<Item = (Service, u64)> {
 
 const OVER: Load = Load { rate: 1_000.0, critical: 0.15, sheddable: 0.25 };
 
-/// Five times the load that an upstream of 200 requests a second bears, 15 % of it critical.
+/// Five times the load that an upstream can handle: 200 requests a second, 15 % of it critical.
 #[test]
 fn critical_requests_are_answered_and_the_upstream_is_used() {
     for (service, seed) in all() {

@@ -1,4 +1,4 @@
-//! The place of a request among those that its upstream bears, and its priority.
+//! The priority of a request, and its place among those that its upstream has in flight.
 
 use std::rc::Rc;
 
@@ -19,16 +19,12 @@ impl RequestContext {
     fn priority(&self, parts: &mut RequestHead, identity: &Identity<'_>) -> Priority {
         let config = &self.view.snapshot.config;
         let PrioritiesConfig { plans, consumers, header, forward } = &config.priorities;
-        let of = |named: &[(String, Priority)], name: Option<&str>| {
-            let name = name.filter(|_| !named.is_empty())?;
-            named.iter().find(|(known, _)| known == name).map(|(_, priority)| *priority)
-        };
         let told = header.as_ref().filter(|_| self.trusts_peer).and_then(|header| parts.headers.only(header));
         let priority = told
             .and_then(|told| Priority::named(told.trim_ascii()))
-            .or_else(|| of(consumers, identity.consumer()))
+            .or_else(|| consumers.get(identity.consumer()?).copied())
             .or_else(|| identity.priority())
-            .or_else(|| of(plans, identity.plan()))
+            .or_else(|| plans.get(identity.plan()?).copied())
             .unwrap_or_else(|| {
                 self.route.map_or_else(Priority::default, |route| config.routes[route].priority)
             });
@@ -41,17 +37,17 @@ impl RequestContext {
         priority
     }
 
-    /// Whether the upstream bears only so many requests, or anybody wants to know how important one is.
+    /// Whether the upstream has `overload`, or the priority of the request is a header.
     #[inline]
     pub(crate) fn is_bounded(&self, upstream: usize) -> bool {
         let overload = &self.view.upstream(upstream).state().overload;
         overload.is_some() || self.view.snapshot.config.priorities.header.is_some()
     }
 
-    /// Takes a place among the requests of the upstream, or waits for one.
+    /// Takes a place among the requests that the upstream has in flight, or waits for one.
     ///
     /// # Errors
-    /// The response, if the upstream bears no more requests.
+    /// The response, if the request is refused.
     pub(crate) async fn take_place(
         &mut self,
         upstream: usize,
@@ -64,7 +60,13 @@ impl RequestContext {
         let clock = *self.connection().worker.clock();
         let place = match overload.enter(priority, clock) {
             Entered::Now(place) => Ok(place),
-            Entered::Waits(waiting) => boxed_future(|| waiting.turn()).await,
+            Entered::Waits(waiting) => {
+                self.connection().queued.set(true); // so that a client that leaves is noticed at once
+                let turn = boxed_future(|| waiting.turn()).await;
+                self.connection().queued.set(false);
+                self.exchange.set_released(clock.now());
+                turn
+            }
             Entered::Refused(within) => Err(within),
         };
         match place {
@@ -90,15 +92,20 @@ impl RequestContext {
         let Some(place) = &mut self.in_flight else { return };
         match result {
             Ok(response) => {
-                place.answered(!response.status.is_server_error());
+                let is_overloaded =
+                    [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT].contains(&response.status);
+                place.answered(!is_overloaded);
                 let streams = response.headers.only(header::CONTENT_TYPE).is_some_and(is_stream);
                 if streams || response.status == StatusCode::SWITCHING_PROTOCOLS {
                     // It may go on for hours without any work for the upstream.
                     self.in_flight = None;
                 }
             }
-            Err(ForwardError::ClientBroken | ForwardError::ClientSlow | ForwardError::TooLarge) => {}
-            Err(_) => place.answered(false),
+            Err(ForwardError::ResponseTimeout | ForwardError::ConnectTimeout | ForwardError::Busy) => {
+                place.answered(false);
+            }
+            // Something is broken, here or there: that says nothing of how much the upstream can handle.
+            Err(_) => {}
         }
     }
 }
@@ -106,6 +113,7 @@ impl RequestContext {
 /// Whether answers of this type go on for as long as the client wants.
 fn is_stream(content_type: &[u8]) -> bool {
     let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let grpc = b"application/grpc"; // also application/grpc+proto
     kind.eq_ignore_ascii_case(b"text/event-stream")
-        || kind.to_ascii_lowercase().starts_with(b"application/grpc")
+        || kind.get(..grpc.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(grpc))
 }

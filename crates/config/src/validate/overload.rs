@@ -1,11 +1,13 @@
 //! Validates `priorities`, and `overload` of an upstream.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::log::share;
 use super::{between, header_name, in_range, value, word};
+use crate::Priority;
 use crate::at::At;
-use crate::overload::{OverloadConfig, PrioritiesConfig, Priority};
+use crate::overload::{OverloadConfig, PrioritiesConfig};
 use crate::raw_overload::{RawOverload, RawPriorities};
 use crate::read::Named;
 use crate::report::{Problem, Report};
@@ -18,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(1);
 const RESERVE: u32 = 200_000;
 
 pub(super) fn priority(text: Option<&At<String>>, report: &mut Report) -> Option<Priority> {
-    text.map_or(Some(Priority::default()), |text| word(text, "priority", &Priority::WORDS, report))
+    text.map_or(Some(Priority::default()), |text| word(text, "priority", &Priority::NAMED, report))
 }
 
 pub(super) fn priorities(
@@ -28,7 +30,7 @@ pub(super) fn priorities(
     report: &mut Report,
 ) -> PrioritiesConfig {
     let Some(At { value: raw, .. }) = raw else { return PrioritiesConfig::default() };
-    let mut named = |raw: Option<&At<Named<At<String>>>>| -> Vec<(String, Priority)> {
+    let mut named = |raw: Option<&At<Named<At<String>>>>| -> BTreeMap<String, Priority> {
         let pairs = raw.map_or(&[][..], |raw| &raw.value.0).iter();
         pairs
             .filter_map(|(name, text)| Some((name.value.clone(), priority(text.as_ref(), report)?)))

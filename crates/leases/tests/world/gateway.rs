@@ -1,6 +1,6 @@
 //! A gateway: what it does with a request, as the real one does.
 
-use sluicegate_leases::{Grant, Lease, Membership, Spare, Terms, spare_of};
+use sluicegate_leases::{Grant, Lease, Membership, Terms, WorkerTokens, tokens_of_worker};
 use sluicegate_limiter::{Span, Time};
 
 use super::store::Granted;
@@ -13,7 +13,7 @@ pub(crate) struct Gateway {
     pub(crate) is_up: bool,
     pub(crate) lease: Lease,
     /// The tokens of its workers, of which the next one has the next request.
-    spares: [Spare; WORKERS as usize],
+    of_workers: [WorkerTokens; WORKERS as usize],
     next: usize,
     pub(crate) membership: Membership,
     clock: (u64, i64),
@@ -46,7 +46,7 @@ impl Gateway {
             life: 0,
             is_up: true,
             lease: Lease::new(now.plus(Span::from_nanos(clock.0))),
-            spares: Default::default(),
+            of_workers: Default::default(),
             next: 0,
             membership: Membership::new(1),
             clock,
@@ -73,18 +73,18 @@ impl Gateway {
     /// The tokens that it could spend.
     pub(crate) fn held(&self, now: Time) -> u64 {
         let now = self.clock(now);
-        let spares: u64 = self.spares.iter().map(|spare| spare.held(now)).sum();
+        let of_workers: u64 = self.of_workers.iter().map(|own| own.held(now)).sum();
         match self.lease.take(now, 0) {
-            Some(_) => self.lease.held() + spares,
-            None => spares,
+            Some(_) => self.lease.held() + of_workers,
+            None => of_workers,
         }
     }
 
     pub(crate) fn request(&mut self, world: Time, terms: &Terms) -> Wanted {
         let now = self.clock(world);
-        self.next = (self.next + 1) % self.spares.len();
-        let more = spare_of(terms.share(self.membership.gateways()), WORKERS);
-        if let Some(taken) = self.spares[self.next].take(&self.lease, now, 1, || more) {
+        self.next = (self.next + 1) % self.of_workers.len();
+        let more = tokens_of_worker(terms.share(self.membership.gateways()), WORKERS);
+        if let Some(taken) = self.of_workers[self.next].take(&self.lease, now, 1, || more) {
             let tokens = if taken.ask { self.ask(world, terms) } else { None };
             return Wanted { admitted: true, exact: false, tokens };
         }
@@ -103,8 +103,8 @@ impl Gateway {
             return None;
         }
         let gateways = self.membership.gateways();
-        let spares = spare_of(terms.share(gateways), WORKERS) * u64::from(WORKERS);
-        let tokens = self.lease.next(now, terms, gateways, (self.remaining, spares))?;
+        let of_workers = tokens_of_worker(terms.share(gateways), WORKERS) * u64::from(WORKERS);
+        let tokens = self.lease.next(now, terms, gateways, (self.remaining, of_workers))?;
         self.tokens_in_flight = Some(world);
         Some(tokens)
     }

@@ -16,7 +16,7 @@ const PART: u64 = 4;
 
 /// The tokens of one worker, of one key.
 #[derive(Debug, Default)]
-pub struct Spare {
+pub struct WorkerTokens {
     tokens: Cell<u64>,
     ends: Cell<Time>,
     /// What the key had left, and when it has everything again.
@@ -25,12 +25,12 @@ pub struct Spare {
 
 /// How many tokens a worker may take out, of the share of a gateway with so many workers. They count as held as long as they may be
 /// spent: see [`Lease::next`].
-pub fn spare_of(share: u64, workers: u32) -> u64 {
-    let spare = MOST.min(share / (PART * u64::from(workers.max(1))));
-    if spare < FEWEST || workers < 2 { 0 } else { spare }
+pub fn tokens_of_worker(share: u64, workers: u32) -> u64 {
+    let tokens = MOST.min(share / (PART * u64::from(workers.max(1))));
+    if tokens < FEWEST || workers < 2 { 0 } else { tokens }
 }
 
-impl Spare {
+impl WorkerTokens {
     /// Takes the tokens of a request: those of the worker, or else those of the lease, with `more()` for the next requests. `None`
     /// if neither has enough.
     #[inline]
@@ -38,20 +38,20 @@ impl Spare {
         let (remaining, full) = self.left.get();
         if let Some(left) = self.tokens.get().checked_sub(cost).filter(|_| now < self.ends.get()) {
             self.tokens.set(left);
-            return Some(Taken::of_spare(cost, remaining + left, full.since(now)));
+            return Some(Taken::of_worker(cost, remaining + left, full.since(now)));
         }
-        let (taken, spare, ends) = lease.take_with(now, cost, more())?;
-        if spare > 0 {
-            self.tokens.set(spare);
+        let (taken, tokens, ends) = lease.take_with(now, cost, more())?;
+        if tokens > 0 {
+            self.tokens.set(tokens);
             self.ends.set(ends);
-            self.left.set((taken.remaining.saturating_sub(spare), now.plus(taken.reset)));
+            self.left.set((taken.remaining.saturating_sub(tokens), now.plus(taken.reset)));
         }
         Some(taken)
     }
 
     /// Gives back what a request has taken and does not use.
     pub fn give_back(&self, lease: &Lease, taken: &Taken) {
-        match taken.is_of_spare() {
+        match taken.is_of_worker() {
             true => self.tokens.set(self.tokens.get() + taken.cost()),
             false => lease.give_back(taken),
         }
@@ -72,9 +72,9 @@ mod tests {
     #[test]
     fn few_tokens_are_not_spread_over_workers() {
         assert_eq!(
-            [(1_250, 3), (100, 3), (40, 3), (1_250, 1), (0, 8)].map(|(share, n)| spare_of(share, n)),
+            [(1_250, 3), (100, 3), (40, 3), (1_250, 1), (0, 8)].map(|(share, n)| tokens_of_worker(share, n)),
             [16, 8, 0, 0, 0]
         );
-        assert_eq!(Spare::default().held(Time::EPOCH.plus(Span::SECOND)), 0);
+        assert_eq!(WorkerTokens::default().held(Time::EPOCH.plus(Span::SECOND)), 0);
     }
 }
