@@ -25,6 +25,7 @@ pub mod clock;
 pub mod critical_task;
 pub mod diff;
 pub mod explain;
+pub mod fair_shares;
 mod file;
 pub mod file_watch;
 pub mod history;

@@ -355,7 +355,11 @@ impl Route {
             let plan = !limit.plans.is_empty() || !limit.exempt.plans.is_empty();
             let rate =
                 limit.identity_rate.as_ref().is_some_and(|rate| matches!(rate.source, RateSource::Claim(_)));
-            plan || rate || limit.key.parts().any(Part::is_of_user)
+            let share = limit
+                .fair
+                .as_ref()
+                .is_some_and(|fair| !fair.weights.is_empty() || fair.by.parts().any(Part::is_of_user));
+            plan || rate || share || limit.key.parts().any(Part::is_of_user)
         };
         let wants_user = wants_user
             || limits.iter().any(|l| by_user(&l.limit.config))
@@ -392,7 +396,7 @@ fn is_identity_independent(limit: &LimitConfig, known_keys: bool) -> bool {
     let needs_proof =
         |part: &Part| part.is_of_user() || *part == Part::Consumer || (known_keys && *part == Part::ApiKey);
     let for_some = !limit.plans.is_empty() || !limit.exempt.plans.is_empty();
-    let named = limit.identity_rate.is_some() || limit.cost.is_checked();
+    let named = limit.identity_rate.is_some() || limit.cost.is_checked() || limit.fair.is_some();
     !for_some && !named && limit.exempt.consumers.is_empty() && !limit.key.parts().any(needs_proof)
 }
 

@@ -9,7 +9,8 @@ use sluicegate_limiter::{Division, Time};
 
 use super::expected_series::Expected;
 use crate::clock::cpu_time;
-use crate::limit::{LeaseCounts, Limit, StoreStatus, counting};
+use crate::fair_shares::FairShares;
+use crate::limit::{LeaseCounts, Limit, StoreStatus, capacity, counting};
 use crate::metrics::{self, Metrics, Row, Scrape, families, one};
 use crate::process_state::ProcessState;
 use crate::snapshot::Snapshot;
@@ -39,7 +40,7 @@ pub fn otlp(process: &ProcessState) -> Vec<Value> {
 fn scrape(metrics: &Metrics, snapshot: &Snapshot, now: Time, uptime: u64) -> Scrape {
     let mut scrape = Scrape::of(metrics, &Expected::of(snapshot));
     key_tables(&mut scrape, snapshot, now);
-    upstreams(&mut scrape, snapshot, uptime);
+    upstreams(&mut scrape, snapshot, uptime, now);
     certificates(&mut scrape, snapshot);
     scrape.counters(&families::AUTH_CALLS, auth_calls(snapshot));
     if let Some(state) = &snapshot.store {
@@ -91,6 +92,13 @@ fn key_tables(scrape: &mut Scrape, snapshot: &Snapshot, now: Time) {
         limit.config.shared.then(|| counting(&limit.config, gateways).over_admission as f64)
     };
     scrape.gauges(&families::OVERSHOOT_BOUND, rows(snapshot, bound));
+    let fair = |limit: &Limit| Some(limit.fair.as_ref()?.standing(now, capacity(&limit.counted.quota)));
+    let shares = rows(snapshot, |limit| {
+        let level = fair(limit)?.level.unwrap_or_else(|| capacity(&limit.counted.quota));
+        Some(level as f64 / 1e6)
+    });
+    scrape.gauges(&families::FAIR_SHARE, shares);
+    scrape.counters(&families::ABOVE_SHARE, rows(snapshot, |limit| Some(limit.fair.as_ref()?.above())));
     scrape.counters(&families::BANS, rows(snapshot, |limit| Some(limit.counted.bans.as_ref()?.begun())));
 }
 
@@ -106,7 +114,7 @@ fn regions(scrape: &mut Scrape, snapshot: &Snapshot, config: &RegionsConfig, is_
     }
 }
 
-fn upstreams(scrape: &mut Scrape, snapshot: &Snapshot, now: u64) {
+fn upstreams(scrape: &mut Scrape, snapshot: &Snapshot, now: u64, time: Time) {
     fn rows<T>(snapshot: &Snapshot, value: impl Fn(&UpstreamState) -> T) -> Vec<Row<T>> {
         let row = |state: &Arc<UpstreamState>| (vec![state.config.name.clone()], value(state));
         snapshot.upstreams.iter().map(row).collect()
@@ -126,6 +134,7 @@ fn upstreams(scrape: &mut Scrape, snapshot: &Snapshot, now: u64) {
     scrape.counters(&families::SERVER_REQUESTS, of(&servers, |one| one.requests));
     scrape.counters(&families::SERVER_FAILURES, of(&servers, |one| one.failed));
     overload(scrape, snapshot);
+    fair_shares(scrape, snapshot, time);
     scrape.gauges(&families::UPSTREAM_PENDING, rows(snapshot, |state| state.waiting() as f64));
     scrape.counters(&families::UPSTREAM_EJECTIONS, rows(snapshot, UpstreamState::ejections));
     scrape.counters(&families::UPSTREAM_UNSOLICITED, rows(snapshot, UpstreamState::unsolicited));
@@ -155,6 +164,19 @@ fn overload(scrape: &mut Scrape, snapshot: &Snapshot) {
         priorities().map(|(labels, waiting, _)| (labels, waiting as f64)).collect(),
     );
     scrape.counters(&families::UPSTREAM_SHED, priorities().map(|(labels, _, shed)| (labels, shed)).collect());
+}
+
+/// Of upstreams with `fair`.
+fn fair_shares(scrape: &mut Scrape, snapshot: &Snapshot, now: Time) {
+    let divided = || snapshot.upstreams.iter().filter_map(|state| Some((state, state.fair.as_ref()?)));
+    let level = |(state, fair): (&Arc<UpstreamState>, &Arc<FairShares>)| {
+        let throughput = state.overload.as_ref().and_then(|overload| overload.throughput());
+        let level = fair.standing(now, throughput.unwrap_or(u64::MAX)).level.or(throughput);
+        (vec![state.config.name.clone()], level.unwrap_or(0) as f64 / 1e6)
+    };
+    scrape.gauges(&families::UPSTREAM_FAIR_SHARE, divided().map(level).collect());
+    let above = divided().map(|(state, fair)| (vec![state.config.name.clone()], fair.above())).collect();
+    scrape.counters(&families::UPSTREAM_ABOVE_SHARE, above);
 }
 
 fn certificates(scrape: &mut Scrape, snapshot: &Snapshot) {

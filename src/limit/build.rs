@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluicegate_limiter::{Quota, Time};
 
 use super::{Bans, Counters, Limit, LimitParts};
+use crate::fair_shares::FairShares;
 use crate::keys::KeySecret;
 use sluicegate_config::{Config, LimitConfig, Mode};
 
@@ -60,7 +61,11 @@ impl Builder<'_> {
             let old = old.and_then(|old| old.candidate.as_ref());
             self.one(config, old, None, (index, "+candidate"))
         });
-        let made = self.one(limit.clone(), old, bans.clone(), (index, ""));
+        let mut made = self.one(limit.clone(), old, bans.clone(), (index, ""));
+        made.fair = limit
+            .fair
+            .as_ref()
+            .map(|fair| FairShares::following(fair, old.and_then(|old| old.fair.as_ref()), self.now));
         Arc::new(made.with_variants(plans, candidate))
     }
 

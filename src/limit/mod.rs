@@ -5,6 +5,7 @@
 
 mod build;
 mod counting;
+mod fair;
 mod identity_rates;
 mod leased;
 mod selected;
@@ -21,11 +22,13 @@ use sluicegate_counters::{CostKind, CountedLimit, LateCost, StoreFailurePolicy};
 pub use sluicegate_counters_redis::{Peeked, Store, StoreState, StoreStatus};
 
 pub use self::counting::{Counted, Counting, counting};
+pub use self::fair::{FairAsk, capacity, decide_fairly, decide_fairly_in_store};
 use self::identity_rates::IdentityRates;
 pub use self::leased::decide_leased;
 pub use self::selected::SelectedLimit;
 pub use self::variants::Variant;
 use self::variants::Variants;
+use crate::fair_shares::FairShares;
 use crate::keys::{self, Fingerprint, KeySecret};
 use sluicegate_config::{Cost, LimitConfig, Mode, OnStoreFailure};
 use sluicegate_limiter::Usage;
@@ -46,6 +49,8 @@ pub struct Limit {
     pub plans: Vec<(String, Arc<Limit>)>,
     /// The variant with the candidate quota.
     pub candidate: Option<Arc<Limit>>,
+    /// Its fair shares, if it is divided.
+    pub fair: Option<Arc<FairShares>>,
     /// Its variants for keys that have rules.
     variants: OnceLock<Box<Variants>>,
     /// Its variants for the rates that identities name.
@@ -104,6 +109,7 @@ impl Limit {
             only: fingerprints(config.when.as_ref().map_or(&[], |when| &when.keys)),
             plans: Vec::new(),
             candidate: None,
+            fair: None,
             variants: OnceLock::new(),
             identity_rates: OnceLock::new(),
             shown: config.quota.shown().to_string().into(),

@@ -90,6 +90,7 @@ impl Limit {
             only: Vec::new(),
             plans: Vec::new(),
             candidate: None,
+            fair: None,
             variants: OnceLock::new(),
             identity_rates: OnceLock::new(),
             shown: quota.shown().to_string().into(),

@@ -105,6 +105,10 @@ families! {
         "Requests by the result of the limit.";
     WARNINGS = "sluicegate_limit_warnings_total", COUNTER, [LIMIT],
         "How often a key came to use the part of the limit that `warn` says.";
+    FAIR_SHARE = "sluicegate_limit_fair_share", GAUGE, [LIMIT],
+        "The fair share of a consumer with a weight of one, in tokens per second: all of the rate while there is enough for everybody.";
+    ABOVE_SHARE = "sluicegate_limit_above_share_total", COUNTER, [LIMIT],
+        "Requests that were refused because their consumer was above its fair share.";
     DELAY = "sluicegate_limit_delay_seconds", HISTOGRAM, [LIMIT],
         "Time for which a leaky bucket delays requests, without those that are not delayed.";
     KEYS = "sluicegate_limit_keys", GAUGE, [LIMIT],
@@ -144,6 +148,10 @@ families! {
         "Requests that wait for their turn, by priority.";
     UPSTREAM_SHED = "sluicegate_upstream_shed_total", COUNTER, [UPSTREAM, these("priority", &PRIORITIES)],
         "Requests that were refused because the upstream was at its limit, by priority.";
+    UPSTREAM_FAIR_SHARE = "sluicegate_upstream_fair_share", GAUGE, [UPSTREAM],
+        "The fair share of a consumer with a weight of one, in requests per second: all that the upstream does while there is enough for everybody.";
+    UPSTREAM_ABOVE_SHARE = "sluicegate_upstream_above_share_total", COUNTER, [UPSTREAM],
+        "Requests that were refused because the upstream was at its limit and their consumer above its fair share.";
     UPSTREAM_PENDING = "sluicegate_upstream_pending", GAUGE, [UPSTREAM],
         "Requests that wait for a connection to a server.";
     UPSTREAM_RETRIES = "sluicegate_upstream_retries_total", COUNTER, [UPSTREAM],

@@ -5,12 +5,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
+use sluicegate_fair_shares::Consumer;
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
 use crate::auth::Identity;
-use crate::keys::{self, Fingerprint, KeyText, Subject};
-use crate::limit::{Ask, Limit, SelectedLimit, Variant};
+use crate::fair_shares::FairShares;
+use crate::keys::{self, Fingerprint, KeySecret, KeyText, Subject};
+use crate::limit::{Ask, FairAsk, Limit, SelectedLimit, Variant};
 use crate::lists::{self, AddressList};
 use crate::request::cost::cost;
 use crate::request::early_reject::EarlyReject;
@@ -57,6 +59,7 @@ pub(crate) enum Scope {
 pub(crate) struct LimitSelection<'s> {
     selected: SmallVec<[SelectedLimit<'s>; 2]>,
     pub(crate) asks: SmallVec<[Ask<'s>; 2]>,
+    fair: Vec<FairAsk<'s>>,
     skipped: SmallVec<[(usize, SkipReason); 2]>,
     /// The keys whose rules are not known.
     pub(crate) unknown: Vec<KeyQuestion>,
@@ -138,9 +141,9 @@ impl<'s> RoutedRequest<'s, '_, '_> {
             Cow::Borrowed(_) => None,
             Cow::Owned(path) => Some(path.clone()),
         };
-        let LimitSelection { asks, selected, skipped, .. } = selection;
+        let LimitSelection { asks, selected, fair, skipped, .. } = selection;
         let (route_index, client) = (self.route_index, self.client);
-        Matched { route, route_index, client, identity, normal_path, affinity, selected, asks, skipped }
+        Matched { route, route_index, client, identity, normal_path, affinity, selected, asks, fair, skipped }
     }
 }
 
@@ -244,6 +247,9 @@ impl<'s> LimitSelection<'s> {
                 });
                 self.selected.push(SelectedLimit { index, limit: candidate, candidate: true });
             }
+            if let Some(fair) = &limit_of_route.limit.fair {
+                self.add_fair(limit, fair, subject, &snapshot.secret, plan);
+            }
             self.asks.push(Ask { text, base, ..Ask::new(&limit.counted, key, cost, now) });
             self.selected.push(SelectedLimit { index, limit, candidate: false });
         }
@@ -252,6 +258,25 @@ impl<'s> LimitSelection<'s> {
 }
 
 impl<'s> LimitSelection<'s> {
+    /// Asks for the share of whoever sends the request, of the limit whose ask comes next.
+    #[inline(never)]
+    fn add_fair(
+        &mut self,
+        limit: &'s Limit,
+        shares: &'s FairShares,
+        subject: &Subject<'_>,
+        secret: &KeySecret,
+        plan: Option<&str>,
+    ) {
+        let config = shares.config();
+        let mut text = KeyText::new();
+        let key = keys::fingerprint(&config.by, subject, secret, Some(&mut text));
+        // Requests without the key have one share together.
+        let key = key.unwrap_or(limit.missing).get();
+        let consumer = Consumer { key, weight: config.weight(plan) };
+        self.fair.push(FairAsk { at: self.asks.len(), shares, consumer, text });
+    }
+
     /// The limit as the rule of the key changes it.
     #[inline(never)]
     fn rule(

@@ -13,7 +13,7 @@ use crate::auth::check::Check;
 use crate::auth::{self, Answers, Identity, Sources};
 use crate::boxed_future::boxed_future;
 use crate::client_connection::{Connection, RequestBody};
-use crate::limit::{self, Ask, Store, decide};
+use crate::limit::{self, Ask};
 use crate::lists;
 use crate::message::LocalResponse;
 use crate::refusal_reason::RefusalReason;
@@ -59,18 +59,10 @@ pub fn evaluate<'s>(
             },
         }
     };
-    let decision = decide(&matched.asks, queue);
+    let decision = matched.decide(now, queue);
     match reject.filter(|_| decision.admitted) {
         Some(reject) => Err(reject),
         None => Ok(matched.with_decision(decision, now)),
-    }
-}
-
-impl<'s> Matched<'s> {
-    /// Evaluates the limits, some of which the store decides.
-    async fn evaluate_in_store(mut self, store: &Rc<Store>, now: Time) -> Evaluated<'s> {
-        let decision = limit::shared::decide(store, &mut self.asks, now).await;
-        self.with_decision(decision, now)
     }
 }
 
@@ -350,7 +342,8 @@ fn evaluate_local<'s>(
                 return Err(Box::new(Ok(matched)));
             }
             let decision = match view.store_of(&matched) {
-                None => decide(&matched.asks, true),
+                None => matched.decide(now, true),
+                Some(_) if !matched.fair.is_empty() => return Err(Box::new(Ok(matched))),
                 Some(store) => match limit::decide_leased(store, &matched.asks, now) {
                     Some(decision) => decision,
                     None => return Err(Box::new(Ok(matched))),
@@ -424,7 +417,7 @@ async fn evaluate_shared<'s>(
     let evaluated = match view.store_of(&matched) {
         Some(store) => matched.evaluate_in_store(store, now).await,
         None => {
-            let decision = decide(&matched.asks, true);
+            let decision = matched.decide(now, true);
             matched.with_decision(decision, now)
         }
     };

@@ -1,12 +1,13 @@
 //! What is known about a request before its limits are evaluated, and what they decided.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
 use crate::auth::Identity;
-use crate::limit::{Ask, Decision, SelectedLimit};
+use crate::limit::{self, Ask, Decision, FairAsk, SelectedLimit, Store};
 use crate::respond::{LimitResults, StaticHeaders};
 use crate::rules::RuleAnswer;
 use crate::snapshot::Route;
@@ -43,6 +44,8 @@ pub struct Matched<'s> {
     pub selected: SmallVec<[SelectedLimit<'s>; 2]>,
     /// The checks to run, one for each selected limit, in the same order.
     pub asks: SmallVec<[Ask<'s>; 2]>,
+    /// The questions to fair shares of these limits.
+    pub fair: Vec<FairAsk<'s>>,
     /// The limits of the route that do not apply, by their index in the snapshot.
     pub skipped: SmallVec<[(usize, SkipReason); 2]>,
 }
@@ -79,6 +82,24 @@ impl<'s> Matched<'s> {
             true => self.route.static_headers_for_rules(plan, &self.selected),
             false => self.route.static_headers_for(plan),
         }
+    }
+
+    /// Decides by the counters in this process. With `queue`, a request that a leaky bucket delays takes a place in its queue.
+    #[inline]
+    pub fn decide(&self, now: Time, queue: bool) -> Decision {
+        match self.fair.is_empty() {
+            true => limit::decide(&self.asks, queue),
+            false => limit::decide_fairly(&self.asks, &self.fair, now, queue),
+        }
+    }
+
+    /// Evaluates the limits, some of which the store decides.
+    pub async fn evaluate_in_store(mut self, store: &Rc<Store>, now: Time) -> Evaluated<'s> {
+        let decision = match self.fair.is_empty() {
+            true => limit::shared::decide(store, &mut self.asks, now).await,
+            false => limit::decide_fairly_in_store(store, &self.asks, &self.fair, now).await,
+        };
+        self.with_decision(decision, now)
     }
 
     /// Adds the decision of the limits, made at `now`.

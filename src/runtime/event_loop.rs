@@ -14,6 +14,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::access_log;
 use super::drain::{self, Ending};
+use super::fair;
 use super::handover::{self, HandoverSocket, Predecessor};
 use super::options::StartError;
 use super::regions;
@@ -97,6 +98,13 @@ impl Supervisor {
                 supervisor.lock().await.follow_shares().await;
             }
         };
+        let dividing = async {
+            loop {
+                tokio::time::sleep(fair::EXCHANGE).await;
+                let store = store.borrow().clone();
+                fair::exchange(store, &shared).await;
+            }
+        };
         let sampling = async {
             loop {
                 let next = shared.clock.now().as_nanos() / SECOND + 1;
@@ -159,6 +167,7 @@ impl Supervisor {
             () = sharing => Ending::Signal,
             () = sampling => Ending::Signal,
             () = publishing => Ending::Signal,
+            () = dividing => Ending::Signal,
             taken = succeeded => Ending::Succeeded(taken),
             Some(task) = failures.recv() => Ending::Failed(task),
         };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use sluicegate_limiter::Time;
-use sluicegate_overload::{Bounds, Entry, Gate, Priority, Settings};
+use sluicegate_overload::{Bounds, Class, Entry, Gate, Priority, Settings};
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
@@ -100,8 +100,8 @@ impl Overload {
 
     /// A request comes.
     #[inline]
-    pub fn enter(self: &Arc<Self>, priority: Priority, clock: Clock) -> Entered {
-        let now = clock.now();
+    pub fn enter(self: &Arc<Self>, class: Class, clock: Clock) -> Entered {
+        let (now, priority) = (clock.now(), class.priority);
         let mut waits = None;
         let wait = || {
             let (turn, waiting) = oneshot::channel();
@@ -109,7 +109,7 @@ impl Overload {
             turn
         };
         let mut gate = self.gate();
-        match (gate.enter(now, priority, wait, Turn::is_closed), waits) {
+        match (gate.enter(now, class, wait, Turn::is_closed), waits) {
             (Entry::Enters, _) => Entered::Now(self.in_flight(now, clock)),
             (Entry::Waits, Some(waits)) => {
                 let until = now.plus(gate.deadline(priority));
@@ -121,6 +121,11 @@ impl Overload {
                 Entered::Refused(gate.retry_within())
             }
         }
+    }
+
+    /// What the upstream does, in millionths of a request per second; `None` while that is not known.
+    pub fn throughput(&self) -> Option<u64> {
+        self.gate().throughput()
     }
 
     fn in_flight(self: &Arc<Self>, begun: Time, clock: Clock) -> InFlight {

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::endpoint_state::EndpointState;
 use super::overload::Overload;
+use crate::fair_shares::FairShares;
 use crate::tls::UpstreamTls;
 use sluicegate_config::UpstreamConfig;
 
@@ -27,6 +28,8 @@ pub struct UpstreamState {
     pub tls: Option<UpstreamTls>,
     /// Its protection from overload; `None` for none.
     pub overload: Option<Arc<Overload>>,
+    /// How what it can handle is divided among consumers; `None` if it is not.
+    pub fair: Option<Arc<FairShares>>,
     /// What each server resolved to, in the order of the configuration.
     resolved: Mutex<Vec<Resolved>>,
     endpoints: ArcSwap<WeightedEndpoints>,
@@ -141,6 +144,10 @@ impl UpstreamState {
             overload: config.overload.as_ref().map(|overload| {
                 Overload::next(overload, before.and_then(|before| before.overload.as_ref()), now)
             }),
+            fair: config
+                .fair
+                .as_ref()
+                .map(|fair| FairShares::following(fair, before.and_then(|before| before.fair.as_ref()), now)),
             config: config.clone(),
             tls: tls.cloned(),
         };

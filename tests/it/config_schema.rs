@@ -15,7 +15,11 @@ use sluicegate::resources::{Loaded, parse};
 use sluicegate_config::{Problem, schema};
 
 /// Words of messages about what no schema can know, and why.
-const BEYOND: [(&str, &str); 123] = [
+const BEYOND: [(&str, &str); 127] = [
+    ("`fair` and", "fields that depend on others"),
+    ("`fair` divides", "fields that depend on others"),
+    ("`fair` needs", "fields that depend on others"),
+    ("all requests have the key `global`", "fields that depend on others"),
     ("`warn` is a part", "bounds of values with units"),
     ("`min_in_flight` is above", "fields that depend on others"),
     ("nobody can be on the plan", "fields that depend on others"),

@@ -33,6 +33,7 @@ mod drain;
 mod emptied_files;
 mod explain;
 mod failures;
+mod fair;
 mod forwarding;
 mod grpc;
 mod guessing;

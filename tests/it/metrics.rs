@@ -55,11 +55,11 @@ fn every_documented_family_is_there_from_the_start() {
                telemetry: {otlp: {url: \"http://127.0.0.1:1\"}}\n\
                regions: {name: a, floors: {a: 40%, b: 40%}, home: {redis: {url: \"redis://127.0.0.1:1\"}}}\n\
                auth: {check: {url: \"http://127.0.0.1:1\"}}\nmetrics: {by_consumer: 5}\nrules: {file: rules.db}\n\
-               limits:\n  few: {key: api_key, rate: 3/day, ban: 1h}\n  \
+               limits:\n  few: {key: api_key, rate: 3/day, ban: 1h}\n  all: {key: global, rate: 10/s, fair: {by: ip}}\n  \
                queue: {key: global, rate: 50/s, algorithm: leaky_bucket}\n  \
                many: {key: ip, rate: 10000/s, sync: leased}\n\
-               upstreams: {api: {servers: [\"http://127.0.0.1:1\"], overload: {}}}\n\
-               routes: [{name: api, upstream: api, limits: [few, queue, many]}]\n"),
+               upstreams: {api: {servers: [\"http://127.0.0.1:1\"], overload: {}, fair: {}}}\n\
+               routes: [{name: api, upstream: api, limits: [few, queue, many, all]}]\n"),
     );
     // The gateway is ready when the first worker is.
     let scrape = until("the workers have begun", || {

@@ -227,6 +227,35 @@ fn streams_give_their_places_back() {
     assert_eq!(gateway.get("/").status, 200);
 }
 
+/// A consumer that asks for much more than the upstream can handle waits behind one that asks for little.
+#[test]
+fn consumers_have_fair_shares_of_an_upstream() {
+    let upstream = Upstream::scripted(|exchange| {
+        exchange.pause(Duration::from_millis(10));
+        exchange.answer(200, &[], b"done");
+    });
+    // The keys are acme-key and beta-key.
+    let consumers = "- {name: acme, key: sha256:afacab3575137afa4e00d9cbcafcb14c9ae25f779d964eb0ea5b2c4eb5dfd163}\n\
+                     - {name: beta, key: sha256:7a3d637bc601f7000cc2c33141c8c8a7554e02e319fa8b293a0c88c613b77620}\n";
+    let gateway = Setup::default().file("consumers.yaml", consumers).upstream(&upstream).start(
+        "auth: {api_key: {consumers: consumers.yaml}}\n\
+         upstreams: {api: {servers: [\"http://{upstream}\"], fair: {}, \
+         overload: {adaptive: false, max_in_flight: 4, queue: {size: 10, deadline: 10s}}}}\n\
+         routes: [{name: all, upstream: api}]\n",
+    );
+    let above = || gateway.metric("sluicegate_upstream_above_share_total", &[("upstream", "api")]);
+    let greedy = Load::at(gateway.edge, 60).header("x-api-key", "acme-key").start();
+    until("it is above its share", || (above() >= 100.0).then_some(()));
+    let mut modest = gateway.client();
+    for request in 0..100 {
+        modest.request("GET", "/", &[("x-api-key", "beta-key")]);
+        assert_eq!(modest.response().status, 200, "request {request}");
+    }
+    let share = gateway.metric("sluicegate_upstream_fair_share", &[("upstream", "api")]);
+    assert!((50.0..500.0).contains(&share), "{share}");
+    greedy.stop();
+}
+
 /// Errors of the upstream's own do not lower its limit; that it is too much does.
 #[test]
 fn only_overload_lowers_the_limit() {

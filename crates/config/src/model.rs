@@ -11,6 +11,7 @@ use super::at::{At, FileRef};
 use super::client::{ClientConfig, DrainConfig, H2Config};
 use super::cors::CorsConfig;
 use super::cost::Cost;
+use super::fair::FairConfig;
 use super::identity_rate::IdentityRate;
 use super::jwt::JwtConfig;
 use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
@@ -154,6 +155,8 @@ pub struct LimitConfig {
     /// The part of it, in millionths, from which on clients are warned.
     #[serde(serialize_with = "parts")]
     pub warn: Option<u32>,
+    /// How it is divided among consumers.
+    pub fair: Option<FairConfig>,
     /// Whether it refuses.
     pub mode: Mode,
     /// Requests that it does not count.

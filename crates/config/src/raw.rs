@@ -9,6 +9,7 @@ use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
 use super::raw_cors::RawCors;
+use super::raw_fair::RawFair;
 use super::raw_jwt::RawJwt;
 use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts, RawH2};
 use super::raw_log::{RawAccessLog, RawTrace};
@@ -216,8 +217,8 @@ mapping! {
         error_budget: RawText,
         /// The part of the limit from which on answers carry X-RateLimit-Warning with its name: 80%. Default: never.
         warn: RawText,
-        #[schemars(skip)]
-        fair: Later,
+        /// Divides the limit fairly among consumers: whoever asks for less than the fair share is never refused because of others.
+        fair: RawFair,
         #[schemars(skip)]
         penalty: Later,
         #[schemars(skip)]

@@ -4,6 +4,7 @@
 use super::hints;
 use super::raw::RawText;
 use super::raw_balance::{RawBalance, RawEjection, RawHealth};
+use super::raw_fair::RawFair;
 use super::raw_overload::RawOverload;
 use super::read::mapping;
 use super::shorthand::{RawCount, RawRetries, RawServer};
@@ -43,6 +44,8 @@ mapping! {
         max_pending: RawCount,
         /// Protection from overload: who waits or is refused when there are too many requests. Default: none.
         overload: RawOverload,
+        /// Divides what the upstream can handle fairly among consumers: those above their share wait behind the others.
+        fair: RawFair,
     }
 }
 

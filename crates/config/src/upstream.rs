@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::at::FileRef;
+use super::fair::FairConfig;
 use super::overload::OverloadConfig;
 use super::serialize::{authorities, is_some, percent, ranges, seconds, statuses, text};
 use crate::KeySpec;
@@ -47,6 +48,8 @@ pub struct UpstreamConfig {
     pub max_pending: usize,
     /// Its protection from overload; `None` for none.
     pub overload: Option<OverloadConfig>,
+    /// How what it can handle is divided among consumers.
+    pub fair: Option<FairConfig>,
 }
 
 /// How long the servers of an upstream may take.

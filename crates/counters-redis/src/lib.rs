@@ -26,6 +26,7 @@ mod connection;
 mod corrections;
 mod dial;
 mod evaluation;
+mod exchange;
 #[cfg(test)]
 mod fixture;
 mod gateway_count;
@@ -60,6 +61,7 @@ pub use access::{Locator, random, subscriber};
 pub use address::Address;
 pub use check_connection::check_connection;
 pub use clock::Clock;
+pub use key_name::shared_hash;
 pub use membership::Peeked;
 pub use metrics::{CallMetrics, Operation};
 pub use protocol::share;

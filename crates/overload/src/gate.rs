@@ -18,6 +18,31 @@ pub enum Priority {
     Sheddable,
 }
 
+/// Whether the consumer of a request has its fair share. Those that have less go before those that have more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Share {
+    /// It asks for less than its share, or nothing is divided.
+    #[default]
+    Modest,
+    /// It asks for more, and this request is within its share.
+    Within,
+    /// It has used up its share.
+    Above,
+}
+
+/// The place of a request in the order of those that wait: its priority, and then its consumer's share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Class {
+    /// How important it is.
+    pub priority: Priority,
+    /// Its consumer's share.
+    pub share: Share,
+}
+
+/// The number of classes, and of those of one priority.
+const CLASSES: usize = 9;
+const SHARES: usize = 3;
+
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
@@ -55,10 +80,11 @@ pub struct Gate<W> {
     settings: Settings,
     limit: Limit,
     in_flight: u32,
-    waiting: [VecDeque<Waiter<W>>; 3],
+    /// By class: see [`Class::index`].
+    waiting: [VecDeque<Waiter<W>>; CLASSES],
     /// Until when others leave the reserve free.
     reserved_until: Time,
-    delays: [Delays; 3],
+    delays: [Delays; CLASSES],
     /// When those that have left were removed last.
     forgot: Time,
     /// Refused requests of this second and of the last.
@@ -97,6 +123,25 @@ impl Priority {
     /// The priority with this name.
     pub fn named(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|priority| priority.name().as_bytes() == name)
+    }
+}
+
+impl Class {
+    /// All classes, the most important one first.
+    fn all() -> impl Iterator<Item = Self> {
+        let shares = [Share::Modest, Share::Within, Share::Above];
+        Priority::ALL.into_iter().flat_map(move |priority| shares.map(|share| Self { priority, share }))
+    }
+
+    /// Its place in that order.
+    const fn index(self) -> usize {
+        self.priority as usize * SHARES + self.share as usize
+    }
+}
+
+impl From<Priority> for Class {
+    fn from(priority: Priority) -> Self {
+        Self { priority, share: Share::Modest }
     }
 }
 
@@ -145,7 +190,7 @@ impl<W> Gate<W> {
 
     /// The requests that wait, by priority.
     pub fn waiting(&self) -> [usize; 3] {
-        [0, 1, 2].map(|at| self.waiting[at].len())
+        [0, 1, 2].map(|at| self.waiting[at * SHARES..][..SHARES].iter().map(VecDeque::len).sum())
     }
 
     /// Whether a request of this priority may be in flight besides those that are.
@@ -163,15 +208,15 @@ impl<W> Gate<W> {
     pub fn enter(
         &mut self,
         now: Time,
-        priority: Priority,
+        class: Class,
         who: impl FnOnce() -> W,
         is_gone: impl Fn(&W) -> bool,
     ) -> Entry {
-        if priority == Priority::Critical {
+        if class.priority == Priority::Critical {
             self.reserved_until = now.plus(RESERVED);
         }
-        let goes_first = self.waiting[..=priority as usize].iter().all(VecDeque::is_empty);
-        if goes_first && self.has_room(now, priority) {
+        let goes_first = self.waiting[..=class.index()].iter().all(VecDeque::is_empty);
+        if goes_first && self.has_room(now, class.priority) {
             self.begins(now);
             return Entry::Enters;
         }
@@ -180,15 +225,14 @@ impl<W> Gate<W> {
         }
         if self.waiting.iter().map(VecDeque::len).sum::<usize>() >= self.settings.queue {
             // One that is less important makes room.
-            let lower =
-                self.waiting[priority as usize + 1..].iter_mut().rev().find(|queue| !queue.is_empty());
+            let lower = self.waiting[class.index() + 1..].iter_mut().rev().find(|queue| !queue.is_empty());
             let Some(lower) = lower else {
                 self.refuses(now);
                 return Entry::Refused;
             };
             lower.pop_front();
         }
-        self.waiting[priority as usize].push_back(Waiter { who: who(), since: now });
+        self.waiting[class.index()].push_back(Waiter { who: who(), since: now });
         Entry::Waits
     }
 
@@ -209,9 +253,9 @@ impl<W> Gate<W> {
             return;
         }
         self.forgot = now;
-        for priority in Priority::ALL {
-            let deadline = self.settings.deadline(priority);
-            self.waiting[priority as usize]
+        for class in Class::all() {
+            let deadline = self.settings.deadline(class.priority);
+            self.waiting[class.index()]
                 .retain(|waiter| now.since(waiter.since) < deadline && !is_gone(&waiter.who));
         }
     }
@@ -234,9 +278,9 @@ impl<W> Gate<W> {
 
     /// Lets in as many as there is room for.
     pub fn release(&mut self, now: Time, mut release: impl FnMut(W) -> bool) {
-        for priority in Priority::ALL {
-            while self.has_room(now, priority) {
-                let Some(waiter) = self.next(now, priority) else { break };
+        for class in Class::all() {
+            while self.has_room(now, class.priority) {
+                let Some(waiter) = self.next(now, class) else { break };
                 if release(waiter.who) {
                     self.begins(now);
                 }
@@ -246,16 +290,19 @@ impl<W> Gate<W> {
 
     /// The next one of a priority that has not waited for too long: the oldest; of sheddable ones the newest, because those who
     /// have waited for long are likely to be gone soon.
-    fn next(&mut self, now: Time, priority: Priority) -> Option<Waiter<W>> {
+    fn next(&mut self, now: Time, class: Class) -> Option<Waiter<W>> {
+        let priority = class.priority;
         let deadline = self.settings.deadline(priority);
+        // A standing queue is that of consumers with more than the others, as long as any of them wait.
+        let (from, to) = (class.index() + 1, (priority as usize + 1) * SHARES);
+        let spared =
+            priority == Priority::Critical || self.waiting[from..to].iter().any(|queue| !queue.is_empty());
         loop {
-            let queue = &mut self.waiting[priority as usize];
+            let queue = &mut self.waiting[class.index()];
             let waiter = if priority == Priority::Sheddable { queue.pop_back() } else { queue.pop_front() }?;
             let waited = now.since(waiter.since);
-            let standing = self.delays[priority as usize].stands(now, waited);
-            let late = standing
-                && priority != Priority::Critical
-                && waited >= Span::from_nanos(STANDING.as_nanos() * 2);
+            let standing = self.delays[class.index()].stands(now, waited);
+            let late = standing && !spared && waited >= Span::from_nanos(STANDING.as_nanos() * 2);
             if waited < deadline && !late {
                 return Some(waiter);
             }
@@ -270,6 +317,12 @@ impl<W> Gate<W> {
             (at, this, _) if at + 1 == second => (second, 1, this),
             _ => (second, 1, 0),
         };
+    }
+
+    /// What the upstream does, in millionths of a request per second; `None` while that is not known.
+    pub fn throughput(&self) -> Option<u64> {
+        let (throughput, _) = self.limit.measured();
+        (throughput > 0.0).then_some((throughput * 1e6) as u64)
     }
 
     /// The seconds within which those that are refused now should come back: so many that the upstream can serve them

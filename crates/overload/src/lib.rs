@@ -9,5 +9,5 @@
 mod gate;
 mod limit;
 
-pub use gate::{Entry, Gate, Priority, Settings};
+pub use gate::{Class, Entry, Gate, Priority, Settings, Share};
 pub use limit::{Bounds, Limit};

@@ -1,5 +1,6 @@
 //! The priority of a request, and its place among those that its upstream has in flight.
 
+use std::hash::BuildHasher;
 use std::rc::Rc;
 
 use http::{StatusCode, header};
@@ -11,6 +12,8 @@ use crate::message::LocalResponse;
 use crate::respond::LocalError;
 use crate::upstream::{Entered, ForwardError, Response};
 use sluicegate_config::{PrioritiesConfig, Priority};
+use sluicegate_fair_shares::{Answer, Consumer};
+use sluicegate_overload::{Class, Share};
 use sluicegate_wire::RequestHead;
 
 impl RequestContext {
@@ -58,7 +61,8 @@ impl RequestContext {
         let view = Rc::clone(&self.view);
         let Some(overload) = &view.upstream(upstream).state().overload else { return Ok(()) };
         let clock = *self.connection().worker.clock();
-        let place = match overload.enter(priority, clock) {
+        let class = Class { priority, share: self.share(upstream, identity) };
+        let place = match overload.enter(class, clock) {
             Entered::Now(place) => Ok(place),
             Entered::Waits(waiting) => {
                 self.connection().queued.set(true); // so that a client that leaves is noticed at once
@@ -71,9 +75,33 @@ impl RequestContext {
         };
         match place {
             Ok(place) => self.in_flight = Some(place),
-            Err(within) => return Err(self.shed(within, parts)),
+            Err(within) => {
+                if let Some(fair) =
+                    view.upstream(upstream).state().fair.as_ref().filter(|_| class.share == Share::Above)
+                {
+                    fair.count_above();
+                }
+                return Err(self.shed(within, parts));
+            }
         }
         Ok(())
+    }
+
+    /// Whether the consumer of the request has its fair share of what the upstream can handle.
+    fn share(&self, upstream: usize, identity: &Identity<'_>) -> Share {
+        let state = self.view.upstream(upstream).state();
+        let (Some(fair), Some(overload)) = (&state.fair, &state.overload) else {
+            return Share::Modest;
+        };
+        let capacity = overload.throughput().unwrap_or(u64::MAX);
+        let key = self.view.snapshot.secret.hash_one(identity.consumer());
+        let consumer = Consumer { key, weight: fair.config().weight(identity.plan()) };
+        let now = self.connection().worker.clock().now();
+        match fair.shares().ask(now, capacity, consumer, 1, || key) {
+            Answer::Within(taken) if taken.modest => Share::Modest,
+            Answer::Within(_) => Share::Within,
+            Answer::Above(_) => Share::Above,
+        }
     }
 
     #[cold]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::ban;
 use super::cost;
+use super::fair;
 use super::identity_rate;
 use super::key::{self, exempt};
 use super::log::share;
@@ -21,6 +22,7 @@ use crate::model::{ApiKeyConfig, LimitConfig, Mode, OnMissing, OnStoreFailure};
 use crate::raw::RawLimit;
 use crate::report::{Mistake, Problem, Report};
 use crate::route::RouteConfig;
+use crate::sync::SyncMode;
 use crate::values::grouped;
 use sluicegate_limiter::{MAX_SHARED_LOG_PLACES, Quota};
 
@@ -105,6 +107,14 @@ pub(super) fn limit(
         );
     }
     let when = plan::when(raw.when.as_ref(), report);
+    let fair = match &raw.fair {
+        None => Some(None),
+        Some(fair) => {
+            let mode = sync.map_or(SyncMode::Exact, |sync| sync.mode);
+            fair::check(fair, raw, (key.as_ref(), quota.as_ref()), mode, report);
+            fair::fair(fair, context, report).map(Some)
+        }
+    };
     let warn = raw.warn.as_ref().and_then(|text| value(text, report, warn));
     Some(LimitConfig {
         name: name.value.clone(),
@@ -118,6 +128,7 @@ pub(super) fn limit(
         cost: cost?,
         ban: ban?,
         warn,
+        fair: fair?,
         mode: mode?,
         exempt,
         on_missing: on_missing?,

@@ -9,6 +9,7 @@ mod client_ip;
 mod cors;
 mod cost;
 mod edge;
+mod fair;
 mod http_url;
 mod identity_rate;
 mod jwt;

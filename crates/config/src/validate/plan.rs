@@ -45,6 +45,8 @@ pub(crate) fn known(raw: &RawConfig) -> Vec<String> {
     let mut known: Vec<String> = of_limits.map(|(plan, _)| plan.value.clone()).collect();
     if !known.is_empty() {
         known.extend(limits().flat_map(exempt).map(|(plan, _)| plan.to_owned()));
+        let weights = limits().filter_map(|limit| limit.fair.as_ref()?.value.weights.as_ref());
+        known.extend(weights.flat_map(|weights| &weights.value.0).map(|(plan, _)| plan.value.clone()));
     }
     known.sort();
     known.dedup();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rustls_pki_types::ServerName;
 
 use super::balance;
+use super::fair;
 use super::limit::Context;
 use super::overload;
 use super::section::Section;
@@ -70,6 +71,10 @@ pub(super) fn upstream(
         None => None,
         Some(raw) => Some(overload::overload(&raw.value, report)?),
     };
+    let fair = match &raw.fair {
+        None => None,
+        Some(fair) => Some(fair::of_upstream(fair, raw.overload.is_some(), context, report)?),
+    };
     let (max_connections, max_pending) = circuit?;
     Some(UpstreamConfig {
         name: name.value.clone(),
@@ -86,6 +91,7 @@ pub(super) fn upstream(
         max_connections,
         max_pending,
         overload,
+        fair,
     })
 }
 

@@ -1,0 +1,143 @@
+//! Consumers with random requests in virtual time, before a token bucket that they share.
+
+use sluicegate_fair_shares::{Answer, Consumer, Shares};
+use sluicegate_limiter::{Span, Time};
+
+const NOW: Time = Time::from_nanos(1_795_000_000_000_000_000);
+
+struct Random(u64);
+
+impl Random {
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// A token bucket of 200 a second, for all gateways.
+struct Bucket {
+    tokens: f64,
+    at: f64,
+}
+
+const RATE: f64 = 200.0;
+
+impl Bucket {
+    fn take(&mut self, at: f64, least: f64) -> bool {
+        self.tokens = (self.tokens + (at - self.at) * RATE).min(RATE);
+        self.at = at;
+        let ok = self.tokens >= 1.0 + least;
+        self.tokens -= f64::from(u8::from(ok));
+        ok
+    }
+}
+
+struct Gateways {
+    shares: Vec<Shares>,
+    bucket: Bucket,
+    exchanged: f64,
+    random: Random,
+}
+
+impl Gateways {
+    /// Whether a request is admitted: within the share of its consumer, or while more than half of the bucket is left.
+    fn ask(&mut self, at: f64, key: u64, weight: u32) -> bool {
+        let now = NOW.plus(Span::from_nanos((at * 1e9) as u64));
+        let capacity = RATE as u64 * 1_000_000;
+        if self.shares.len() > 1 && at - self.exchanged >= 0.2 {
+            self.exchanged = at;
+            let reports: Vec<_> = self
+                .shares
+                .iter_mut()
+                .map(|shares| {
+                    shares.look(now, capacity);
+                    shares.report()
+                })
+                .collect();
+            for (at, shares) in self.shares.iter_mut().enumerate() {
+                let others = reports.iter().enumerate().filter(|(other, _)| *other != at);
+                shares.set_others(others.map(|(_, report)| report.clone()).collect());
+            }
+        }
+        let gateway = (self.random.unit() * self.shares.len() as f64) as usize;
+        let answer = self.shares[gateway].ask(now, capacity, Consumer { key, weight }, 1, || key);
+        let ok = self.bucket.take(at, answer.left(RATE as u64) as f64);
+        if let Answer::Within(taken) = answer
+            && !ok
+        {
+            self.shares[gateway].give_back(taken);
+        }
+        ok
+    }
+}
+
+/// What consumers with these rates and weights get: asked and admitted, from 5 s on, by a poisson process each.
+fn run(gateways: usize, seed: u64, seconds: f64, consumers: &[(f64, u32)]) -> Vec<(f64, f64)> {
+    let mut all = Gateways {
+        shares: (0..gateways).map(|_| Shares::new(NOW)).collect(),
+        bucket: Bucket { tokens: RATE, at: 0.0 },
+        exchanged: 0.0,
+        random: Random(seed),
+    };
+    let sum: f64 = consumers.iter().map(|(rate, _)| rate).sum();
+    let (mut at, mut counts) = (0.0, vec![(0.0, 0.0); consumers.len()]);
+    while at < seconds {
+        at -= (1.0 - all.random.unit()).ln() / sum;
+        let mut which = all.random.unit() * sum;
+        let one = consumers.iter().position(|(rate, _)| {
+            which -= rate;
+            which < 0.0
+        });
+        let one = one.unwrap_or(0);
+        let admitted = all.ask(at, one as u64 + 1, consumers[one].1);
+        if at >= 5.0 {
+            counts[one].0 += 1.0;
+            counts[one].1 += f64::from(u8::from(admitted));
+        }
+    }
+    counts.iter().map(|(asked, admitted)| (asked / (seconds - 5.0), admitted / (seconds - 5.0))).collect()
+}
+
+/// Nine consumers with 15 requests a second each, and one with a hundred times as many: the nine lose nothing.
+#[test]
+fn a_greedy_consumer_takes_only_what_others_leave() {
+    for gateways in [1, 4] {
+        for seed in 0..20 {
+            let mut consumers = vec![(15.0, 1); 9];
+            consumers.push((1_500.0, 1));
+            let got = run(gateways, seed, 65.0, &consumers);
+            let (asked, admitted) =
+                got[..9].iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+            let all: f64 = got.iter().map(|(_, admitted)| admitted).sum();
+            assert!(asked - admitted <= 0.005 * asked, "{gateways}, seed {seed}: {admitted} of {asked}");
+            assert!(got[9].1 >= 0.9 * (RATE - asked), "{gateways}, seed {seed}: {got:?}");
+            assert!(all >= 0.98 * RATE, "{gateways}, seed {seed}: {all} in all");
+        }
+    }
+}
+
+/// All of them ask for too much: they get by weight.
+#[test]
+fn weights_divide_what_is_scarce() {
+    for gateways in [1, 4] {
+        for seed in 0..10 {
+            let got = run(gateways, seed, 45.0, &[(400.0, 4), (400.0, 1), (800.0, 1), (5.0, 1)]);
+            let level = (RATE - 5.0) / 6.0;
+            for (one, (share, least)) in [(4.0, 0.93), (1.0, 0.93), (1.0, 0.93)].into_iter().enumerate() {
+                let (asked, admitted) = got[one];
+                let ratio = admitted / (share * level);
+                assert!((least..1.3).contains(&ratio), "{gateways}, seed {seed}: {asked}: {ratio}");
+            }
+            assert!(got[3].1 >= 0.98 * got[3].0, "{gateways}, seed {seed}: {:?}", got[3]);
+        }
+    }
+}
+
+/// A consumer that asks for less than its share leaves the rest to the others, and gets it as soon as it wants it.
+#[test]
+fn what_is_not_used_is_lent() {
+    let got = run(1, 3, 45.0, &[(20.0, 1), (1_000.0, 1)]);
+    assert!(got[0].1 >= 0.995 * got[0].0 && got[1].1 >= 0.97 * (RATE - got[0].0), "{got:?}");
+}
