@@ -36,6 +36,7 @@ pub mod lists;
 pub mod message;
 pub mod metrics;
 mod named_enum;
+pub mod own_load;
 mod pages;
 pub mod process_log;
 pub mod process_state;

@@ -13,6 +13,7 @@ use crate::diff::Diff;
 use crate::history::History;
 use crate::limit::{Store, StoreState};
 use crate::metrics::Metrics;
+use crate::own_load::OwnLoad;
 use crate::refusals::RefusalLogs;
 use crate::snapshot::Snapshot;
 use crate::telemetry::Spans;
@@ -42,6 +43,8 @@ pub struct ProcessState {
     pub tops: Tops,
     /// The last hour.
     pub history: History,
+    /// What the gateway itself uses.
+    pub load: OwnLoad,
     /// The requests that were refused last.
     pub refusals: RefusalLogs,
 }

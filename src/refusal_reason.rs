@@ -42,6 +42,8 @@ named_enum! {
         Store = "store",
         /// The upstream is at its limit of requests in flight, or all its servers are at `max_connections` (503).
         Shed = "shed",
+        /// The gateway itself has too much to do (503).
+        Overload = "overload",
         /// No server of the upstream gave a valid answer (502).
         Upstream = "upstream",
         /// No server of the upstream could be reached, or answered, in time (504).

@@ -397,7 +397,8 @@ fn is_identity_independent(limit: &LimitConfig, known_keys: bool) -> bool {
         |part: &Part| part.is_of_user() || *part == Part::Consumer || (known_keys && *part == Part::ApiKey);
     let for_some = !limit.plans.is_empty() || !limit.exempt.plans.is_empty();
     let named = limit.identity_rate.is_some() || limit.cost.is_checked() || limit.fair.is_some();
-    !for_some && !named && limit.exempt.consumers.is_empty() && !limit.key.parts().any(needs_proof)
+    let waits = limit.penalty.is_some(); // a request above the limit is not refused
+    !for_some && !named && !waits && limit.exempt.consumers.is_empty() && !limit.key.parts().any(needs_proof)
 }
 
 /// The default limits with the floors that `config` sets.

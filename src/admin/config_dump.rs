@@ -38,6 +38,7 @@ pub fn config(snapshot: &Snapshot) -> Value {
         "store": config.store.as_ref().map(|redis| json!({ "redis": redis })),
         "regions": config.regions,
         "priorities": config.priorities,
+        "overload": config.overload,
         "rules": config.rules,
         "lists": lists.collect::<Map<_, _>>(),
         "limits": config.limits.iter().map(|l| (l.name.clone(), limit(l))).collect::<Map<_, _>>(),

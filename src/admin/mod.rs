@@ -120,7 +120,12 @@ impl Admin {
 
     fn metrics(&self) -> Answer {
         let snapshot = self.shared.snapshot.load_full();
-        match scrape::text(&self.shared.metrics, &snapshot, self.shared.clock.now(), self.now()) {
+        match scrape::text(
+            (&self.shared.metrics, &self.shared.load),
+            &snapshot,
+            self.shared.clock.now(),
+            self.now(),
+        ) {
             Ok(text) => answer(StatusCode::OK, metrics::TEXT_FORMAT, text),
             Err(error) => {
                 problem(StatusCode::INTERNAL_SERVER_ERROR, &format!("cannot write metrics: {error}"))

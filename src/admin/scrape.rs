@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::Value;
 use sluicegate_config::{Priority, RegionsConfig, WHOLE};
 use sluicegate_limiter::{Division, Time};
+use sluicegate_overload::FULL;
 
 use super::expected_series::Expected;
 use crate::clock::cpu_time;
 use crate::fair_shares::FairShares;
 use crate::limit::{LeaseCounts, Limit, StoreStatus, capacity, counting};
 use crate::metrics::{self, Metrics, Row, Scrape, families, one};
+use crate::own_load::{OwnLoad, RESOURCES};
 use crate::process_state::ProcessState;
 use crate::snapshot::Snapshot;
 use crate::upstream::{OverloadStatus, ServerStatus, UpstreamState};
@@ -21,12 +23,12 @@ use crate::upstream::{OverloadStatus, ServerStatus, UpstreamState};
 /// # Errors
 /// If a family is inconsistent, which is a bug.
 pub(super) fn text(
-    metrics: &Metrics,
+    (metrics, load): (&Metrics, &OwnLoad),
     snapshot: &Snapshot,
     now: Time,
     uptime: u64,
 ) -> metrics::Result<Vec<u8>> {
-    scrape(metrics, snapshot, now, uptime).text()
+    scrape((metrics, load), snapshot, now, uptime).text()
 }
 
 /// The same for a collector of OpenTelemetry.
@@ -34,10 +36,10 @@ pub fn otlp(process: &ProcessState) -> Vec<Value> {
     let now = process.clock.now();
     let uptime = u64::try_from(process.clock.uptime().as_millis()).unwrap_or(u64::MAX);
     let begun = Time::from_nanos(now.as_nanos().saturating_sub(uptime.saturating_mul(1_000_000)));
-    scrape(&process.metrics, &process.snapshot.load_full(), now, uptime).otlp(begun, now)
+    scrape((&process.metrics, &process.load), &process.snapshot.load_full(), now, uptime).otlp(begun, now)
 }
 
-fn scrape(metrics: &Metrics, snapshot: &Snapshot, now: Time, uptime: u64) -> Scrape {
+fn scrape((metrics, load): (&Metrics, &OwnLoad), snapshot: &Snapshot, now: Time, uptime: u64) -> Scrape {
     let mut scrape = Scrape::of(metrics, &Expected::of(snapshot));
     key_tables(&mut scrape, snapshot, now);
     upstreams(&mut scrape, snapshot, uptime, now);
@@ -48,6 +50,9 @@ fn scrape(metrics: &Metrics, snapshot: &Snapshot, now: Time, uptime: u64) -> Scr
     }
     if let Some(config) = &snapshot.config.regions {
         regions(&mut scrape, snapshot, config, metrics.is_lent(now));
+    }
+    if snapshot.config.overload.is_some() {
+        own_load(&mut scrape, load);
     }
     if let Some(rules) = snapshot.rules() {
         let is_up = rules.trouble().is_none();
@@ -164,6 +169,16 @@ fn overload(scrape: &mut Scrape, snapshot: &Snapshot) {
         priorities().map(|(labels, waiting, _)| (labels, waiting as f64)).collect(),
     );
     scrape.counters(&families::UPSTREAM_SHED, priorities().map(|(labels, _, shed)| (labels, shed)).collect());
+}
+
+/// Of the gateway itself, with `overload`.
+fn own_load(scrape: &mut Scrape, load: &OwnLoad) {
+    let pressures = RESOURCES.into_iter().zip(load.each());
+    let pressures = pressures.map(|(name, part)| (vec![name.to_owned()], f64::from(part) / f64::from(FULL)));
+    scrape.gauges(&families::PRESSURE, pressures.collect());
+    let shed = Priority::NAMED.iter().zip(load.refused());
+    let shed = shed.map(|((name, _), refused)| (vec![(*name).to_owned()], refused));
+    scrape.counters(&families::OVERLOAD_SHED, shed.collect());
 }
 
 /// Of upstreams with `fair`.

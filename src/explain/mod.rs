@@ -12,6 +12,7 @@ mod text;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sluicegate_counters::{RemoteBan, RemoteState, preview};
@@ -24,7 +25,7 @@ use crate::access_log::Outcome;
 use crate::auth::Answers;
 use crate::client_address;
 use crate::clock::Clock;
-use crate::limit::{Ask, Store};
+use crate::limit::{Ask, SlowerLane, Store, preview_shares};
 use crate::message::{LocalResponse, RequestId};
 use crate::refusal_reason::RefusalReason;
 use crate::request::early_reject::{EarlyExit, EarlyReject, response};
@@ -162,7 +163,21 @@ impl Snapshot {
         explanation.plan = matched.identity.plan().map(str::to_owned);
         let unavailable = told.iter().any(|told| matches!(told, Told::Away));
         let states: Vec<_> = told.into_iter().map(Told::state).collect();
-        let decision = preview(&matched.asks, &states);
+        let mut decision = preview(&matched.asks, &states);
+        preview_shares(&matched.asks, &matched.fair, now, &mut decision);
+        let decision = match SlowerLane::after(decision, &matched.selected, &matched.asks) {
+            Err(decision) => *decision,
+            Ok(lane) => {
+                let mut states = states.clone();
+                for (state, (asked, ask)) in states.iter_mut().zip(lane.asks.iter().zip(&matched.asks)) {
+                    if !Arc::ptr_eq(asked.limit, ask.limit) {
+                        *state = None; // of the lane, only what this process knows
+                    }
+                }
+                let decision = preview(&lane.asks, &states);
+                lane.decided(decision)
+            }
+        };
         let evaluated = matched.with_decision(decision, now);
         explanation.limits = self.explained(&evaluated, &states).await;
         self.answered(explanation, &evaluated, reject.as_ref(), unavailable, parts);

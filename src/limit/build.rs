@@ -47,10 +47,17 @@ impl Builder<'_> {
         // A ban applies to the key on all plans of the limit; a candidate bans nobody.
         let known = old.filter(|old| old.config.key == limit.key).and_then(|old| old.counted.bans.as_ref());
         let bans = Bans::following(limit.ban, limit.max_keys, known, self.now);
+        let lane = limit.penalty.filter(|_| limit.mode != Mode::Off).map(|quota| {
+            let mut config = limit.variant(quota, limit.mode);
+            config.penalty = None;
+            let old = old.and_then(|old| old.penalty.as_ref());
+            Arc::new(self.one(config, old, None, (index, "+penalty")))
+        });
         let of_plan = |(name, quota): &(String, Quota)| {
             let old = old.and_then(|old| old.plans.iter().find(|(plan, _)| plan == name));
             let config = limit.of_plan(name, *quota);
-            let made = self.one(config, old.map(|(_, limit)| limit), bans.clone(), (index, ""));
+            let mut made = self.one(config, old.map(|(_, limit)| limit), bans.clone(), (index, ""));
+            made.penalty.clone_from(&lane);
             (name.clone(), Arc::new(made))
         };
         let plans = limit.plans.iter().map(of_plan).collect();
@@ -62,6 +69,7 @@ impl Builder<'_> {
             self.one(config, old, None, (index, "+candidate"))
         });
         let mut made = self.one(limit.clone(), old, bans.clone(), (index, ""));
+        made.penalty = lane;
         made.fair = limit
             .fair
             .as_ref()

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use sluicegate_counters::{Ask, Decision, KeyText, decide, preview};
+use sluicegate_counters::{Ask, Decision, KeyText, Verdict, decide, preview};
 use sluicegate_counters_redis::{Store, shared_hash};
 use sluicegate_fair_shares::{Answer, Consumer};
 use sluicegate_limiter::{Quota, Refusal, Span, Time};
@@ -64,6 +64,33 @@ pub async fn decide_fairly_in_store(
     answers.finish(asks, decision)
 }
 
+/// Adds to a preview of a decision what fair shares would say.
+pub fn preview_shares(asks: &[Ask<'_>], fair: &[FairAsk<'_>], now: Time, decision: &mut Decision) {
+    for one in fair {
+        let ask = &asks[one.at];
+        let answer = one.shares.shares().preview(now, one.consumer, ask.cost);
+        let verdict = &mut decision.verdicts[one.at];
+        let left = answer.left(ask.limit.quota.capacity());
+        if verdict.answer.is_ok() && verdict.usage.remaining < left {
+            refuse(verdict, wait(answer));
+            decision.admitted &= !ask.limit.enforced;
+        }
+    }
+}
+
+/// The time after which a consumer that was refused may try again.
+fn wait(answer: Answer) -> Span {
+    match answer {
+        Answer::Above(wait) => wait,
+        Answer::Within(_) => Span::SECOND, // until the others have what they need
+    }
+}
+
+fn refuse(verdict: &mut Verdict, wait: Span) {
+    verdict.answer = Err(Refusal::Until(wait));
+    (verdict.usage.remaining, verdict.usage.reset) = (0, wait);
+}
+
 impl<'a, 's> Answers<'a, 's> {
     /// Asks the shares.
     ///
@@ -89,11 +116,7 @@ impl<'a, 's> Answers<'a, 's> {
             all.answers.push(answer);
             if is_refused {
                 one.shares.count_above();
-                let wait = match answer {
-                    Answer::Above(wait) => wait,
-                    Answer::Within(_) => Span::SECOND, // until the others have what they need
-                };
-                all.refused.push((one.at, wait));
+                all.refused.push((one.at, wait(answer)));
             }
         }
         if !all.refused.iter().any(|(at, _)| asks[*at].limit.enforced) {
@@ -138,9 +161,7 @@ impl<'a, 's> Answers<'a, 's> {
 
     fn mark(&self, decision: &mut Decision) {
         for (at, wait) in &self.refused {
-            let verdict = &mut decision.verdicts[*at];
-            verdict.answer = Err(Refusal::Until(*wait));
-            (verdict.usage.remaining, verdict.usage.reset) = (0, *wait);
+            refuse(&mut decision.verdicts[*at], *wait);
         }
     }
 

@@ -8,9 +8,11 @@ mod counting;
 mod fair;
 mod identity_rates;
 mod leased;
+mod penalty;
 mod selected;
 pub mod shared;
 mod variants;
+mod warned;
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,12 +24,14 @@ use sluicegate_counters::{CostKind, CountedLimit, LateCost, StoreFailurePolicy};
 pub use sluicegate_counters_redis::{Peeked, Store, StoreState, StoreStatus};
 
 pub use self::counting::{Counted, Counting, counting};
-pub use self::fair::{FairAsk, capacity, decide_fairly, decide_fairly_in_store};
+pub use self::fair::{FairAsk, capacity, decide_fairly, decide_fairly_in_store, preview_shares};
 use self::identity_rates::IdentityRates;
 pub use self::leased::decide_leased;
+pub use self::penalty::SlowerLane;
 pub use self::selected::SelectedLimit;
 pub use self::variants::Variant;
 use self::variants::Variants;
+use self::warned::Warned;
 use crate::fair_shares::FairShares;
 use crate::keys::{self, Fingerprint, KeySecret};
 use sluicegate_config::{Cost, LimitConfig, Mode, OnStoreFailure};
@@ -51,6 +55,10 @@ pub struct Limit {
     pub candidate: Option<Arc<Limit>>,
     /// Its fair shares, if it is divided.
     pub fair: Option<Arc<FairShares>>,
+    /// The slower lane of requests above the limit, if it has one.
+    pub penalty: Option<Arc<Limit>>,
+    /// The keys that were warned, if it warns.
+    pub warned: Option<Arc<Warned>>,
     /// Its variants for keys that have rules.
     variants: OnceLock<Box<Variants>>,
     /// Its variants for the rates that identities name.
@@ -110,6 +118,8 @@ impl Limit {
             plans: Vec::new(),
             candidate: None,
             fair: None,
+            penalty: None,
+            warned: config.warn.map(|part| Arc::new(Warned::new(part))),
             variants: OnceLock::new(),
             identity_rates: OnceLock::new(),
             shown: config.quota.shown().to_string().into(),
@@ -140,10 +150,7 @@ impl Limit {
     /// Whether a client is warned that has so much left: the part of the limit that it has used is that of the file or more.
     #[inline]
     pub fn warns(&self, usage: Usage) -> bool {
-        self.config.warn.is_some_and(|part| {
-            let used = usage.capacity.saturating_sub(usage.remaining);
-            u128::from(used) * 1_000_000 >= u128::from(usage.capacity) * u128::from(part)
-        })
+        self.warned.as_ref().is_some_and(|warned| warned.warns(usage))
     }
 
     /// Whether its refusals are enforced.

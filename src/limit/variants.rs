@@ -91,6 +91,8 @@ impl Limit {
             plans: Vec::new(),
             candidate: None,
             fair: None,
+            penalty: self.penalty.clone(),
+            warned: self.warned.clone(),
             variants: OnceLock::new(),
             identity_rates: OnceLock::new(),
             shown: quota.shown().to_string().into(),

@@ -8,6 +8,7 @@ use super::listeners::{Handshake, Refusal};
 use super::otlp::{OUTCOMES, Signal};
 use super::worker_counters::{Outcome, UpstreamOutcome};
 use crate::auth::Asking;
+use crate::own_load::RESOURCES;
 use crate::refusal_reason::RefusalReason;
 use sluicegate_config::{OnStoreFailure, Priority};
 use sluicegate_counters_redis::Operation;
@@ -140,6 +141,10 @@ families! {
         "Requests that were sent to a server, including repeated ones.";
     SERVER_FAILURES = "sluicegate_upstream_server_failures_total", COUNTER, [UPSTREAM, of("server", "the server's address")],
         "Requests to a server that failed because of it: no connection, no or a broken answer, or a status of `ejection.status`.";
+    PRESSURE = "sluicegate_overload_pressure", GAUGE, [these("resource", &RESOURCES)],
+        "How much the gateway itself has too much to do, from 0 to 1: at 1 all requests are refused; with `overload` only.";
+    OVERLOAD_SHED = "sluicegate_overload_shed_total", COUNTER, [these("priority", &PRIORITIES)],
+        "Requests that were refused because the gateway itself had too much to do, by priority.";
     UPSTREAM_LIMIT = "sluicegate_upstream_in_flight_limit", GAUGE, [UPSTREAM],
         "The requests that the upstream may have in flight, by its `overload`.";
     UPSTREAM_IN_FLIGHT = "sluicegate_upstream_in_flight", GAUGE, [UPSTREAM],

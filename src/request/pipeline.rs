@@ -341,6 +341,9 @@ fn evaluate_local<'s>(
             if matches!(matched.route.target, Target::Usage) {
                 return Err(Box::new(Ok(matched)));
             }
+            if let Some(response) = context.shed_by_load(parts, &matched.identity) {
+                return Ok(Disposition::Answered(response));
+            }
             let decision = match view.store_of(&matched) {
                 None => matched.decide(now, true),
                 Some(_) if !matched.fair.is_empty() => return Err(Box::new(Ok(matched))),
@@ -409,6 +412,9 @@ async fn evaluate_shared<'s>(
             }
         }
     };
+    if let Some(response) = context.shed_by_load(parts, &matched.identity) {
+        return Disposition::Answered(response);
+    }
     if reject.is_none() && matches!(matched.route.target, Target::Usage) {
         let usage = view.usage(&matched).await;
         let static_headers = matched.static_headers();

@@ -7,7 +7,7 @@ use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
 use crate::auth::Identity;
-use crate::limit::{self, Ask, Decision, FairAsk, SelectedLimit, Store};
+use crate::limit::{self, Ask, Decision, FairAsk, SelectedLimit, SlowerLane, Store};
 use crate::respond::{LimitResults, StaticHeaders};
 use crate::rules::RuleAnswer;
 use crate::snapshot::Route;
@@ -87,9 +87,30 @@ impl<'s> Matched<'s> {
     /// Decides by the counters in this process. With `queue`, a request that a leaky bucket delays takes a place in its queue.
     #[inline]
     pub fn decide(&self, now: Time, queue: bool) -> Decision {
-        match self.fair.is_empty() {
+        let decision = match self.fair.is_empty() {
             true => limit::decide(&self.asks, queue),
             false => limit::decide_fairly(&self.asks, &self.fair, now, queue),
+        };
+        match decision.admitted || !self.has_slower_lane() {
+            true => decision,
+            false => self.decide_slower(decision, queue),
+        }
+    }
+
+    /// Whether a limit that applies has a slower lane.
+    #[inline]
+    pub fn has_slower_lane(&self) -> bool {
+        self.selected.iter().any(|asked| asked.limit.penalty.is_some())
+    }
+
+    #[cold]
+    fn decide_slower(&self, refused: Decision, queue: bool) -> Decision {
+        match SlowerLane::after(refused, &self.selected, &self.asks) {
+            Err(decision) => *decision,
+            Ok(lane) => {
+                let decision = limit::decide(&lane.asks, queue);
+                lane.decided(decision)
+            }
         }
     }
 
@@ -98,6 +119,16 @@ impl<'s> Matched<'s> {
         let decision = match self.fair.is_empty() {
             true => limit::shared::decide(store, &mut self.asks, now).await,
             false => limit::decide_fairly_in_store(store, &self.asks, &self.fair, now).await,
+        };
+        let decision = match decision.admitted || !self.has_slower_lane() {
+            true => decision,
+            false => match SlowerLane::after(decision, &self.selected, &self.asks) {
+                Err(decision) => *decision,
+                Ok(mut lane) => {
+                    let decision = limit::shared::decide(store, &mut lane.asks, now).await;
+                    lane.decided(decision)
+                }
+            },
         };
         self.with_decision(decision, now)
     }

@@ -166,8 +166,8 @@ impl View {
                     if enforces {
                         metrics.delay(delay);
                     }
-                    let before = Usage { remaining: verdict.usage.remaining + ask.cost, ..verdict.usage };
-                    if asked.limit.warns(verdict.usage) && !asked.limit.warns(before) {
+                    let warned = asked.limit.warned.as_ref();
+                    if warned.is_some_and(|warned| warned.crosses(ask.key, verdict.usage)) {
                         metrics.warned();
                     }
                     Outcome::Admitted

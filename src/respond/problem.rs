@@ -66,6 +66,8 @@ pub enum LocalError {
     UpstreamBusy,
     /// 503: the upstream is at its limit; the client may try again after so many seconds.
     UpstreamOverloaded(u8),
+    /// 503: the gateway has too much to do; the client may try again after so many seconds.
+    GatewayOverloaded(u8),
     /// 504: the upstream did not respond in time.
     UpstreamSlow,
 }
@@ -103,9 +105,10 @@ impl LocalError {
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::UpstreamFailed => StatusCode::BAD_GATEWAY,
-            Self::UpstreamBusy | Self::UpstreamOverloaded(_) | Self::AuthAway => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::UpstreamBusy
+            | Self::UpstreamOverloaded(_)
+            | Self::GatewayOverloaded(_)
+            | Self::AuthAway => StatusCode::SERVICE_UNAVAILABLE,
             Self::UpstreamSlow => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -131,6 +134,7 @@ impl LocalError {
             Self::Misdirected => RefusalReason::Misdirected,
             Self::UpstreamFailed => RefusalReason::Upstream,
             Self::UpstreamBusy | Self::UpstreamOverloaded(_) => RefusalReason::Shed,
+            Self::GatewayOverloaded(_) => RefusalReason::Overload,
             Self::UpstreamSlow => RefusalReason::UpstreamTimeout,
         }
     }
@@ -163,6 +167,7 @@ impl LocalError {
             Self::UpstreamFailed => "the server behind the gateway sent no valid response",
             Self::UpstreamBusy => "the servers behind the gateway are busy; try again in 1 second",
             Self::UpstreamOverloaded(_) => "the servers behind the gateway are overloaded; try again later",
+            Self::GatewayOverloaded(_) => "the gateway is overloaded; try again later",
             Self::UpstreamSlow => "the server behind the gateway did not respond in time",
         }
     }
@@ -179,7 +184,7 @@ impl LocalError {
         }
         match self {
             Self::UpstreamBusy | Self::AuthAway => response.headers.insert(header::RETRY_AFTER, "1"),
-            Self::UpstreamOverloaded(seconds) => {
+            Self::UpstreamOverloaded(seconds) | Self::GatewayOverloaded(seconds) => {
                 response.headers.insert(header::RETRY_AFTER, seconds.to_string());
             }
             _ => {}
@@ -216,13 +221,17 @@ impl LocalError {
             (StatusCode::UNAUTHORIZED, _) => Some(UNAUTHENTICATED),
             (StatusCode::FORBIDDEN, _) => Some(PERMISSION_DENIED),
             (_, Self::CheckDefers) => Some(RESOURCE_EXHAUSTED.0),
-            (_, Self::AuthAway | Self::UpstreamOverloaded(_)) => Some(UNAVAILABLE.0),
+            (_, Self::AuthAway | Self::UpstreamOverloaded(_) | Self::GatewayOverloaded(_)) => {
+                Some(UNAVAILABLE.0)
+            }
             _ => None,
         };
         let Some(status) = grpc_status.filter(|_| is_grpc(parts)) else { return self.response(id) };
         let mut response = LocalResponse::new(StatusCode::OK, LocalBody::Empty);
         let pushback = match self {
-            Self::UpstreamOverloaded(seconds) => Some(Span::from_secs(seconds.into())),
+            Self::UpstreamOverloaded(seconds) | Self::GatewayOverloaded(seconds) => {
+                Some(Span::from_secs(seconds.into()))
+            }
             _ => None,
         };
         grpc(&mut response.headers, (status, self.detail()), (self.reason(), None), pushback);

@@ -24,8 +24,14 @@ use super::sockets::{Held, Sockets};
 use super::supervisor::Supervisor;
 use crate::admin::ReloadRequest;
 use crate::file_watch;
+use crate::own_load::available_memory;
 use crate::resources::Source;
 use crate::rules::Rules;
+
+/// How often what has nothing to do looks whether it has now.
+const IDLE: Duration = Duration::from_secs(1);
+/// How often the gateway looks at its own load.
+const MEASURE: Duration = Duration::from_millis(100);
 
 /// Where the events come from that the supervisor handles.
 pub(super) struct Events {
@@ -74,6 +80,7 @@ impl Supervisor {
             Source::Stdin => PathBuf::from("."), // the files that the configuration refers to may be there
         };
         let (store, lending) = (Rc::clone(&self.store), Rc::clone(&self.lending));
+        let budget = Arc::clone(&self.budget);
         let supervisor = Rc::new(tokio::sync::Mutex::new(self));
         let watching = file_watch::watch(&path, async || supervisor.lock().await.check_files().await);
         let hangup = Notify::new();
@@ -99,10 +106,23 @@ impl Supervisor {
             }
         };
         let dividing = async {
+            let mut next = IDLE;
             loop {
-                tokio::time::sleep(fair::EXCHANGE).await;
+                tokio::time::sleep(next).await;
                 let store = store.borrow().clone();
-                fair::exchange(store, &shared).await;
+                next = if fair::exchange(store, &shared).await { fair::EXCHANGE } else { IDLE };
+            }
+        };
+        let measuring = async {
+            let available = available_memory();
+            let mut next = IDLE;
+            loop {
+                tokio::time::sleep(next).await;
+                let snapshot = shared.snapshot.load();
+                let config = snapshot.config.overload.as_ref();
+                next = if config.is_some() { MEASURE } else { IDLE };
+                let memory = config.and_then(|config| config.max_memory).unwrap_or(available);
+                shared.load.measure(config, memory, budget.used());
             }
         };
         let sampling = async {
@@ -168,6 +188,7 @@ impl Supervisor {
             () = sampling => Ending::Signal,
             () = publishing => Ending::Signal,
             () = dividing => Ending::Signal,
+            () = measuring => Ending::Signal,
             taken = succeeded => Ending::Succeeded(taken),
             Some(task) = failures.recv() => Ending::Failed(task),
         };

@@ -12,10 +12,12 @@ use crate::process_state::ProcessState;
 pub(super) const EXCHANGE: Duration = Duration::from_millis(200);
 
 /// Tells the other gateways what is asked for here, of each limit that is divided and shared, and takes note of what they tell.
-/// Without an answer of the store, what they told last stands.
-pub(super) async fn exchange(store: Option<Rc<Store>>, process: &ProcessState) {
+/// Without an answer of the store, what they told last stands. Returns whether there are such limits.
+pub(super) async fn exchange(store: Option<Rc<Store>>, process: &ProcessState) -> bool {
     let snapshot = process.snapshot.load_full();
-    let Some(store) = store else { return };
+    let Some(store) = store.filter(|_| snapshot.limits.iter().any(|limit| is_exchanged(limit))) else {
+        return false;
+    };
     for limit in snapshot.limits.iter().filter(|limit| is_exchanged(limit)) {
         let Some(fair) = &limit.fair else { continue };
         let told = {
@@ -28,6 +30,7 @@ pub(super) async fn exchange(store: Option<Rc<Store>>, process: &ProcessState) {
             fair.shares().set_others(others.iter().filter_map(|text| from_text(text)).collect());
         }
     }
+    true
 }
 
 fn is_exchanged(limit: &Limit) -> bool {

@@ -25,6 +25,7 @@ use super::worker;
 use crate::clock::Clock;
 use crate::critical_task::CriticalTasks;
 use crate::metrics::Metrics;
+use crate::own_load::OwnLoad;
 use crate::process_log::ProcessLog;
 use crate::process_state::{ProcessState, Status};
 use crate::rules::Rules;
@@ -72,6 +73,7 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
         access_log: ArcSwapOption::new(access_log),
         spans: ArcSwapOption::new(spans),
         workers,
+        load: OwnLoad::new(workers),
         tops: Default::default(),
         history: Default::default(),
         refusals: Default::default(),
@@ -98,6 +100,7 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
         exporter: None,
         keys: None,
         upstreams: Vec::new(),
+        budget,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
     let local = LocalSet::new();

@@ -17,7 +17,7 @@ use crate::auth::jwt::Keys;
 use crate::limit::Store;
 use crate::process_state::ProcessState;
 use crate::resources::Source;
-use crate::server::ListenSocket;
+use crate::server::{ConnectionBudget, ListenSocket};
 use crate::snapshot::SnapshotBuilder;
 use crate::telemetry::Exporter;
 use crate::upstream::UpstreamState;
@@ -27,6 +27,8 @@ pub(super) struct Supervisor {
     pub(super) source: Source,
     pub(super) shared: Arc<ProcessState>,
     pub(super) snapshots: SnapshotBuilder,
+    /// The connections of clients.
+    pub(super) budget: Arc<ConnectionBudget>,
     pub(super) workers: Vec<mpsc::UnboundedSender<Command>>,
     pub(super) sockets: Sockets,
     pub(super) reloads: mpsc::Sender<ReloadRequest>,

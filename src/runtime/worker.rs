@@ -43,6 +43,8 @@ pub(super) struct Draining {
 const REMOVED_LISTENER_GRACE: Duration = Duration::from_secs(2);
 /// Ticks between two checks of idle upstream connections: one second.
 const REAP_TICKS: u64 = 10;
+/// A worker is late if it was so at so many ticks in a row: a single delay is no overload.
+const LATE: usize = 3;
 
 /// One serving thread.
 pub(super) struct Worker {
@@ -91,8 +93,11 @@ impl Worker {
         let _guard = self.critical.guard("keeps deadlines");
         let worker = &self.services.worker;
         let mut interval = tokio::time::interval(Deadlines::TICK);
+        let load = &self.services.process.load;
+        let mut late = [Duration::ZERO; LATE];
         for tick in 0_u64.. {
-            interval.tick().await;
+            late[(tick % LATE as u64) as usize] = interval.tick().await.elapsed();
+            load.set_late(self.services.index, late.into_iter().min().unwrap_or_default());
             worker.deadlines.sweep(worker.clock().uptime());
             worker.buffers.set_date(worker.clock().wall());
             self.services.last_view().flush_access_log();

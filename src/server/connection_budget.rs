@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -44,6 +44,11 @@ impl ConnectionBudget {
     pub fn of_admin() -> usize {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         usize::try_from(admin_connections(limit)).unwrap_or(usize::MAX)
+    }
+
+    /// The part of the connections that are open.
+    pub fn used(&self) -> f64 {
+        self.open.load(Ordering::Relaxed) as f64 / self.max as f64
     }
 
     /// Counts one more connection; `None` if the limit is reached.

@@ -15,7 +15,9 @@ use sluicegate::resources::{Loaded, parse};
 use sluicegate_config::{Problem, schema};
 
 /// Words of messages about what no schema can know, and why.
-const BEYOND: [(&str, &str); 127] = [
+const BEYOND: [(&str, &str); 128] = [
+    ("`penalty` and", "fields that depend on others"),
+    ("the bucket would hold", "fields that depend on others"),
     ("`fair` and", "fields that depend on others"),
     ("`fair` divides", "fields that depend on others"),
     ("`fair` needs", "fields that depend on others"),
@@ -74,7 +76,6 @@ const BEYOND: [(&str, &str); 127] = [
     ("only fixed_window counts by it", "fields that depend on others"),
     ("do not go together", "fields that depend on others"),
     ("no name that a certificate can be for", "what a URL means"),
-    ("is not available in this version", "fields of later versions"),
     ("is between", "bounds of values with units"),
     ("is at least", "bounds of values with units"),
     ("is at most", "bounds of values with units"),

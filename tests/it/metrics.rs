@@ -54,7 +54,7 @@ fn every_documented_family_is_there_from_the_start() {
                - {name: tls, address: \"{edge2}\", tls: {certificates: [{cert: own.pem, key: own.key}]}}\n\
                telemetry: {otlp: {url: \"http://127.0.0.1:1\"}}\n\
                regions: {name: a, floors: {a: 40%, b: 40%}, home: {redis: {url: \"redis://127.0.0.1:1\"}}}\n\
-               auth: {check: {url: \"http://127.0.0.1:1\"}}\nmetrics: {by_consumer: 5}\nrules: {file: rules.db}\n\
+               overload: {}\nauth: {check: {url: \"http://127.0.0.1:1\"}}\nmetrics: {by_consumer: 5}\nrules: {file: rules.db}\n\
                limits:\n  few: {key: api_key, rate: 3/day, ban: 1h}\n  all: {key: global, rate: 10/s, fair: {by: ip}}\n  \
                queue: {key: global, rate: 50/s, algorithm: leaky_bucket}\n  \
                many: {key: ip, rate: 10000/s, sync: leased}\n\

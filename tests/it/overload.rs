@@ -246,6 +246,9 @@ fn consumers_have_fair_shares_of_an_upstream() {
     let above = || gateway.metric("sluicegate_upstream_above_share_total", &[("upstream", "api")]);
     let greedy = Load::at(gateway.edge, 60).header("x-api-key", "acme-key").start();
     until("it is above its share", || (above() >= 100.0).then_some(()));
+    // Those that wait from before were not above it.
+    let seen = upstream.seen().len();
+    until("they have had their turns", || (upstream.seen().len() >= seen + 50).then_some(()));
     let mut modest = gateway.client();
     for request in 0..100 {
         modest.request("GET", "/", &[("x-api-key", "beta-key")]);

@@ -36,6 +36,7 @@ mod percent;
 mod raw;
 mod raw_balance;
 mod raw_cors;
+mod raw_excess;
 mod raw_fair;
 mod raw_jwt;
 mod raw_listen;
@@ -103,7 +104,7 @@ pub use model::{
 pub use network::parse_network;
 pub use normal_path::{PathError, is_overlong, normalize};
 pub use outside::{CheckCacheConfig, CheckConfig, IntrospectionConfig, OnFailure, ServiceConfig};
-pub use overload::{OverloadConfig, PrioritiesConfig};
+pub use overload::{OverloadConfig, OwnOverloadConfig, PrioritiesConfig};
 pub use pattern::{HostPattern, Params, PathEnd, PathPattern, PatternError, Segment};
 pub use percent::{form_decode, percent_decode, percent_encode};
 pub use reference::Reference;

@@ -18,7 +18,7 @@ use super::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
 use super::lists::ListConfig;
 use super::log::{AccessLogConfig, TraceConfig};
 use super::outside::{CheckConfig, IntrospectionConfig};
-use super::overload::PrioritiesConfig;
+use super::overload::{OwnOverloadConfig, PrioritiesConfig};
 use super::raw::RawLimit;
 use super::reference::Reference;
 use super::regions::RegionsConfig;
@@ -64,6 +64,8 @@ pub struct Config {
     pub lists: Vec<ListConfig>,
     /// The plans that consumers can be on, because a limit names them; none if no limit has numbers for any.
     pub plans: Vec<String>,
+    /// Its protection from overload, if any.
+    pub overload: Option<OwnOverloadConfig>,
     /// The limits, in the order of the file.
     pub limits: Vec<LimitConfig>,
     /// The upstreams, in the order of the file.
@@ -155,6 +157,9 @@ pub struct LimitConfig {
     /// The part of it, in millionths, from which on clients are warned.
     #[serde(serialize_with = "parts")]
     pub warn: Option<u32>,
+    /// The quota of the slower lane in which requests above the limit wait.
+    #[serde(serialize_with = "quota_or_null")]
+    pub penalty: Option<Quota>,
     /// How it is divided among consumers.
     pub fair: Option<FairConfig>,
     /// Whether it refuses.

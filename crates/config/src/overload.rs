@@ -25,6 +25,16 @@ pub struct PrioritiesConfig {
     pub forward: bool,
 }
 
+/// How the gateway itself is protected from overload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OwnOverloadConfig {
+    /// The bytes of memory that it may use; `None` for what the system allows.
+    pub max_memory: Option<u64>,
+    /// The delay of its workers at which all requests are refused.
+    #[serde(serialize_with = "seconds")]
+    pub max_delay: Duration,
+}
+
 /// How an upstream is protected from overload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OverloadConfig {

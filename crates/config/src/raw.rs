@@ -9,13 +9,14 @@ use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
 use super::raw_cors::RawCors;
+use super::raw_excess::{RawBurstCredit, RawPenalty};
 use super::raw_fair::RawFair;
 use super::raw_jwt::RawJwt;
 use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts, RawH2};
 use super::raw_log::{RawAccessLog, RawTrace};
 use super::raw_metrics::RawMetrics;
 use super::raw_outside::{RawCheck, RawIntrospection};
-use super::raw_overload::RawPriorities;
+use super::raw_overload::{RawOwnOverload, RawPriorities};
 use super::raw_regions::RawRegions;
 use super::raw_route::RawRoute;
 use super::raw_rules::RawRules;
@@ -23,7 +24,7 @@ use super::raw_shape::RawHeaderChanges;
 use super::raw_store::RawStore;
 use super::raw_telemetry::RawTelemetry;
 use super::raw_upstream::RawUpstream;
-use super::read::{Later, Named, OneOrMany, mapping};
+use super::read::{Named, OneOrMany, mapping};
 #[cfg(feature = "schema")]
 use super::schema::{Family, Scalar};
 use super::shorthand::{RawBan, RawCost, RawCount, RawDrain, RawList, RawListener, RawPlan};
@@ -110,6 +111,8 @@ mapping! {
         telemetry: RawTelemetry,
         /// How important the requests of plans and consumers are, where an upstream has `overload`.
         priorities: RawPriorities,
+        /// Protection of the gateway itself from overload: the least important requests are refused (503) first. Default: none.
+        overload: RawOwnOverload,
     }
 }
 
@@ -219,10 +222,10 @@ mapping! {
         warn: RawText,
         /// Divides the limit fairly among consumers: whoever asks for less than the fair share is never refused because of others.
         fair: RawFair,
-        #[schemars(skip)]
-        penalty: Later,
-        #[schemars(skip)]
-        burst_credit: Later,
+        /// A slower lane: requests above the limit wait in it instead of being refused, as long as it has room.
+        penalty: RawPenalty,
+        /// token_bucket: unused quota that is saved for a burst.
+        burst_credit: RawBurstCredit,
         /// What happens while the store is unavailable: local (default, counted in the process), open (admitted) or
         /// closed (503).
         #[schemars(extend("enum" = ["local", "open", "closed"]))]

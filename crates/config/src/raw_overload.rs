@@ -25,6 +25,19 @@ mapping! {
 }
 
 mapping! {
+    /// Protection of the gateway itself from overload.
+    "overload"
+    struct RawOwnOverload {
+        /// The memory that the gateway may use: refusals begin at 85 % and end at 95 %. Default: what the system allows.
+        #[schemars(with = "Option<hints::Size>")]
+        max_memory: RawText,
+        /// How late a worker may be: refusals begin at a fifth of it. Default: 100ms.
+        #[schemars(with = "Option<hints::Duration>")]
+        max_delay: RawText,
+    }
+}
+
+mapping! {
     /// How many requests the upstream may have in flight, and who waits or is refused (503) above that.
     "overload"
     struct RawOverload {

@@ -4,14 +4,11 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::at::At;
-use super::report::{Mistake, Place, Problem, Report, nearest};
+use super::report::{Mistake, Report, nearest};
 use super::yaml_tree::{Node, Value};
 
 /// A type that can be read from a YAML node. If `None` is returned, the reason is in the report.
 pub(super) trait Read: Sized {
-    /// Whether the type stands for a documented field that this version does not implement.
-    const LATER: bool = false;
-
     fn read(node: &Node, report: &mut Report) -> Option<Self>;
 }
 
@@ -24,13 +21,7 @@ pub(super) struct Named<T>(pub(super) Vec<(At<String>, Option<T>)>);
 #[derive(Clone, Debug)]
 pub(super) struct OneOrMany<T>(pub(super) Vec<T>);
 
-/// A documented field that this version does not implement. Its use is an error.
-#[derive(Clone, Debug)]
-pub(super) struct Later;
-
 impl<T: Read> Read for At<T> {
-    const LATER: bool = T::LATER;
-
     fn read(node: &Node, report: &mut Report) -> Option<Self> {
         Some(Self { at: node.at, value: T::read(node, report)? })
     }
@@ -49,15 +40,6 @@ impl Read for bool {
             Value::Scalar(text) if text.eq_ignore_ascii_case("false") => Some(false),
             _ => wrong_kind(node, "true or false", report),
         }
-    }
-}
-
-impl Read for Later {
-    const LATER: bool = true;
-
-    /// The mapping that has this field reports it at its key; its value is never read.
-    fn read(_: &Node, _: &mut Report) -> Option<Self> {
-        None
     }
 }
 
@@ -144,12 +126,6 @@ pub(super) fn wrong<T>(node: &Node, expected: &str, help: Option<String>, report
     None
 }
 
-/// The error for a documented field that this version does not implement.
-pub(super) fn not_available(at: Place, what: &str) -> Problem {
-    Problem::new(at, format!("{what} is not available in this version of sluicegate"))
-        .help("remove it; docs/configuration.md lists what this version has")
-}
-
 /// The entries of a mapping; a key given twice is an error at the second place.
 pub(super) fn entries<'a>(
     node: &'a Node,
@@ -177,24 +153,18 @@ pub(super) fn entries<'a>(
     Some(entries)
 }
 
-/// A field: its key, and whether it is for a later version.
-pub(super) type Field = (&'static str, bool);
-
 /// Reports an unknown key. Returns the field that was probably meant.
 pub(super) fn unknown_key(
     key: &At<String>,
     what: &str,
-    fields: &[Field],
+    fields: &[&'static str],
     report: &mut Report,
 ) -> Option<&'static str> {
     let problem = key.problem(format!("unknown key `{}` in {what}", key.value));
-    let meant = nearest(&key.value, fields.iter().map(|(name, _)| *name));
+    let meant = nearest(&key.value, fields.iter().copied());
     report.error(match meant {
         Some(name) => problem.help(format!("did you mean `{name}`?")),
-        None => {
-            let known: Vec<&str> = fields.iter().filter(|(_, later)| !later).map(|(name, _)| *name).collect();
-            problem.help(format!("known keys: {}", known.join(", ")))
-        }
+        None => problem.help(format!("known keys: {}", fields.join(", "))),
     });
     meant
 }
@@ -230,17 +200,13 @@ macro_rules! mapping {
 
         impl crate::read::Read for $name {
             fn read(node: &crate::yaml_tree::Node, report: &mut crate::report::Report) -> Option<Self> {
-                use crate::read::{Read, entries, not_available, unknown_key};
+                use crate::read::{Read, entries, unknown_key};
 
-                const FIELDS: &[crate::read::Field] =
-                    &[$((mapping!(@key $field $($key)?), <$ty as Read>::LATER)),*];
+                const FIELDS: &[&str] = &[$(mapping!(@key $field $($key)?)),*];
                 let mut mapping = Self::empty(node.at);
                 for (key, value) in entries(node, concat!($what, " (a mapping)"), report)? {
                     match key.value.as_str() {
                         $(mapping!(@key $field $($key)?) => {
-                            if <$ty as Read>::LATER {
-                                report.error(not_available(key.at, &format!("`{}`", key.value)));
-                            }
                             mapping.$field = Read::read(value, report);
                             if mapping.$field.is_none() {
                                 mapping.wrong.push(mapping!(@key $field $($key)?));

@@ -159,6 +159,19 @@ impl Shares {
         }
     }
 
+    /// What a request would be told now. Nothing is taken, and nothing counts as asked for.
+    pub fn preview(&mut self, now: Time, consumer: Consumer, cost: u64) -> Answer {
+        let Consumer { key, .. } = consumer;
+        let within = |tokens, modest| Answer::Within(Taken { key, tokens, modest });
+        match self.table.find(key).filter(|_| self.level.is_some()) {
+            None => within(0, true),
+            Some(entry) => {
+                let modest = entry.demand <= entry.rate;
+                entry.clone().take(now, cost).map_or_else(Answer::Above, |tokens| within(tokens, modest))
+            }
+        }
+    }
+
     /// Gives back what a request has taken that was refused for another reason.
     pub fn give_back(&mut self, taken: Taken) {
         if let Some(entry) = self.table.find(taken.key) {

@@ -16,28 +16,47 @@ use sluicegate_fair_shares::{Answer, Consumer};
 use sluicegate_overload::{Class, Share};
 use sluicegate_wire::RequestHead;
 
+/// The seconds within which those come back that are refused because the gateway has too much to do.
+const RETRY_WITHIN: u64 = 5;
+
 impl RequestContext {
-    /// How important the request is: as a trusted proxy says, or else its consumer, its plan, or its route. The upstream is told
-    /// if it wants to know.
-    fn priority(&self, parts: &mut RequestHead, identity: &Identity<'_>) -> Priority {
+    /// How important the request is: as a trusted proxy says, or else its consumer, its plan, or its route.
+    fn priority(&self, parts: &RequestHead, identity: &Identity<'_>) -> Priority {
         let config = &self.view.snapshot.config;
-        let PrioritiesConfig { plans, consumers, header, forward } = &config.priorities;
+        let PrioritiesConfig { plans, consumers, header, .. } = &config.priorities;
         let told = header.as_ref().filter(|_| self.trusts_peer).and_then(|header| parts.headers.only(header));
-        let priority = told
-            .and_then(|told| Priority::named(told.trim_ascii()))
+        told.and_then(|told| Priority::named(told.trim_ascii()))
             .or_else(|| consumers.get(identity.consumer()?).copied())
             .or_else(|| identity.priority())
             .or_else(|| plans.get(identity.plan()?).copied())
             .unwrap_or_else(|| {
                 self.route.map_or_else(Priority::default, |route| config.routes[route].priority)
-            });
-        if let Some(header) = header {
-            parts.headers.remove(header);
-            if *forward {
-                parts.headers.insert(header, priority.name());
-            }
+            })
+    }
+
+    /// The response to a request that is refused because the gateway itself has too much to do; `None` for all others.
+    #[inline]
+    pub(crate) fn shed_by_load(&self, parts: &RequestHead, identity: &Identity<'_>) -> Option<LocalResponse> {
+        match self.view.process.load.pressure() {
+            0 => None,
+            pressure => self.shed_under(pressure, parts, identity),
         }
-        priority
+    }
+
+    #[cold]
+    fn shed_under(
+        &self,
+        pressure: u32,
+        parts: &RequestHead,
+        identity: &Identity<'_>,
+    ) -> Option<LocalResponse> {
+        let priority = self.priority(parts, identity);
+        let number = self.connection().worker.number();
+        if !sluicegate_overload::is_refused(pressure, priority, number) {
+            return None;
+        }
+        self.view.process.load.count_refused(priority as usize);
+        Some(self.refuse_overloaded(LocalError::GatewayOverloaded, RETRY_WITHIN, parts))
     }
 
     /// Whether the upstream has `overload`, or the priority of the request is a header.
@@ -58,6 +77,13 @@ impl RequestContext {
         identity: &Identity<'_>,
     ) -> Result<(), LocalResponse> {
         let priority = self.priority(parts, identity);
+        let PrioritiesConfig { header, forward, .. } = &self.view.snapshot.config.priorities;
+        if let Some(header) = header {
+            parts.headers.remove(header);
+            if *forward {
+                parts.headers.insert(header, priority.name());
+            }
+        }
         let view = Rc::clone(&self.view);
         let Some(overload) = &view.upstream(upstream).state().overload else { return Ok(()) };
         let clock = *self.connection().worker.clock();
@@ -81,7 +107,7 @@ impl RequestContext {
                 {
                     fair.count_above();
                 }
-                return Err(self.shed(within, parts));
+                return Err(self.refuse_overloaded(LocalError::UpstreamOverloaded, within, parts));
             }
         }
         Ok(())
@@ -105,10 +131,15 @@ impl RequestContext {
     }
 
     #[cold]
-    fn shed(&self, within: u64, parts: &RequestHead) -> LocalResponse {
+    fn refuse_overloaded(
+        &self,
+        error: fn(u8) -> LocalError,
+        within: u64,
+        parts: &RequestHead,
+    ) -> LocalResponse {
         // Clients that are told different times do not come back together.
         let seconds = 1 + self.connection().worker.number() % (within + 1);
-        let error = LocalError::UpstreamOverloaded(u8::try_from(seconds).unwrap_or(u8::MAX));
+        let error = error(u8::try_from(seconds).unwrap_or(u8::MAX));
         self.refused(error.reason(), Some(error.detail()));
         let response = error.response_to(parts, self.id());
         self.log_failure(response.status, error.detail());

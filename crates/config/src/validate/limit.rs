@@ -9,6 +9,7 @@ use super::fair;
 use super::identity_rate;
 use super::key::{self, exempt};
 use super::log::share;
+use super::penalty;
 use super::plan;
 use super::quota::quota;
 use super::section::Section;
@@ -115,6 +116,10 @@ pub(super) fn limit(
             fair::fair(fair, context, report).map(Some)
         }
     };
+    let penalty = match &raw.penalty {
+        None => Some(None),
+        Some(penalty) => penalty::penalty(penalty, raw, report).map(Some),
+    };
     let warn = raw.warn.as_ref().and_then(|text| value(text, report, warn));
     Some(LimitConfig {
         name: name.value.clone(),
@@ -129,6 +134,7 @@ pub(super) fn limit(
         ban: ban?,
         warn,
         fair: fair?,
+        penalty: penalty?,
         mode: mode?,
         exempt,
         on_missing: on_missing?,

@@ -21,6 +21,7 @@ mod matching;
 mod outside;
 mod overload;
 mod path;
+mod penalty;
 mod plan;
 mod quota;
 mod redis_url;
@@ -181,6 +182,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         report,
     );
     let config = Config {
+        overload: raw.overload.as_ref().and_then(|raw| overload::own(&raw.value, report)),
         priorities,
         cors,
         answer_headers: answers,

@@ -7,10 +7,11 @@ use super::log::share;
 use super::{between, header_name, in_range, value, word};
 use crate::Priority;
 use crate::at::At;
-use crate::overload::{OverloadConfig, PrioritiesConfig};
-use crate::raw_overload::{RawOverload, RawPriorities};
+use crate::overload::{OverloadConfig, OwnOverloadConfig, PrioritiesConfig};
+use crate::raw_overload::{RawOverload, RawOwnOverload, RawPriorities};
 use crate::read::Named;
-use crate::report::{Problem, Report};
+use crate::report::{Mistake, Problem, Report};
+use crate::values;
 
 const MAX_IN_FLIGHT: u64 = 1_000;
 const MIN_IN_FLIGHT: u64 = 10;
@@ -18,6 +19,8 @@ const QUEUE: u64 = 500;
 const DEADLINE: Duration = Duration::from_secs(1);
 /// In millionths.
 const RESERVE: u32 = 200_000;
+const MAX_DELAY: Duration = Duration::from_millis(100);
+const LEAST_MEMORY: u64 = 16 << 20;
 
 pub(super) fn priority(text: Option<&At<String>>, report: &mut Report) -> Option<Priority> {
     text.map_or(Some(Priority::default()), |text| word(text, "priority", &Priority::NAMED, report))
@@ -59,6 +62,22 @@ pub(super) fn priorities(
     }
     let forward = forward.is_some_and(|forward| forward.value);
     PrioritiesConfig { plans: of_plans, consumers: of_consumers, header, forward }
+}
+
+/// That of the gateway itself.
+pub(super) fn own(raw: &RawOwnOverload, report: &mut Report) -> Option<OwnOverloadConfig> {
+    let max_memory = match &raw.max_memory {
+        None => None,
+        Some(text) => Some(value(text, report, |text| match values::bytes(text)? {
+            bytes @ LEAST_MEMORY.. => Ok(bytes),
+            _ => Err(Mistake::new(format!("`max_memory` is at least 16MiB, not {text}"))),
+        })?),
+    };
+    let bounds = [(Duration::from_millis(5), "5ms"), (Duration::from_secs(10), "10s")];
+    let max_delay = raw.max_delay.as_ref();
+    let max_delay =
+        max_delay.map_or(Some(MAX_DELAY), |text| between(text, "max_delay", bounds[0], bounds[1], report));
+    Some(OwnOverloadConfig { max_memory, max_delay: max_delay? })
 }
 
 pub(super) fn overload(raw: &RawOverload, report: &mut Report) -> Option<OverloadConfig> {

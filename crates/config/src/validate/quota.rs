@@ -6,11 +6,11 @@ use sluicegate_limiter::{
     QuotaError, Rate, SlidingLog, SlidingWindow, Span, TokenBucket,
 };
 
-use super::{missing, value, word};
+use super::{in_range, missing, value, word};
 use crate::at::At;
 use crate::calendar::{self, Unit};
 use crate::raw::RawLimit;
-use crate::report::{Place, Report};
+use crate::report::{Place, Problem, Report};
 use crate::shorthand::RawCount;
 use crate::values::{self, grouped, outside};
 
@@ -39,7 +39,8 @@ pub(super) fn quota(name: &At<String>, raw: &RawLimit, report: &mut Report) -> O
     }
     let kind =
         raw.algorithm.as_ref().map_or(Some(Kind::Token), |text| word(text, "algorithm", &KINDS, report))?;
-    let numbers = ["burst", "slices", "strict", "count_rejected", "max_delay", "overdraft", "zone"];
+    let numbers =
+        ["burst_credit", "burst", "slices", "strict", "count_rejected", "max_delay", "overdraft", "zone"];
     let fits = check_fields(kind, raw, report) && !numbers.iter().any(|field| raw.wrong.contains(field));
 
     let what = format!("the limit `{}`", name.value);
@@ -124,8 +125,10 @@ fn check_fields(kind: Kind, raw: &RawLimit, report: &mut Report) -> bool {
     // With leases, `strict` says that they may admit nothing above the limit.
     let is_leased = raw.sync.as_ref().is_some_and(|sync| sync.value != "exact");
     let timed = &[Kind::Token, Kind::Leaky, Kind::Fixed, Kind::Log, Kind::Sliding][..];
-    let fields: [(&str, Option<Place>, &[Kind]); 10] = [
+    let fields: [(&str, Option<Place>, &[Kind]); 12] = [
         ("burst", at(raw.burst.as_ref()), &[Kind::Token, Kind::Leaky]),
+        ("burst_credit", at(raw.burst_credit.as_ref()), &[Kind::Token]),
+        ("penalty", at(raw.penalty.as_ref()), &[Kind::Token, Kind::Fixed, Kind::Log, Kind::Sliding]),
         ("slices", at(raw.slices.as_ref()), &[Kind::Sliding]),
         ("strict", at(raw.strict.as_ref()), if is_leased { ALL } else { &[Kind::Sliding] }),
         ("count_rejected", at(raw.count_rejected.as_ref()), &[Kind::Log]),
@@ -147,7 +150,7 @@ fn check_fields(kind: Kind, raw: &RawLimit, report: &mut Report) -> bool {
                 "concurrency counts requests in flight: it has `max`, and every request takes one place"
                     .to_owned()
             }
-            _ => format!("it belongs to {}", owners.join(" and ")),
+            _ => format!("it belongs to {}", owners.join(", ")),
         };
         report.error(super::Problem::new(place, format!("`{field}` means nothing for {own}")).help(help));
         fits = false;
@@ -169,6 +172,24 @@ impl Timed<'_> {
         self.raw.burst.as_ref().map_or(self.rate.count(), |burst| burst.value.0)
     }
 
+    /// The tokens that a full bucket has: the burst, and what is saved of unused periods.
+    fn with_credit(&mut self, burst: u64) -> Option<u64> {
+        let Some(credit) = &self.raw.burst_credit else { return Some(burst) };
+        let Some(periods) = &credit.value.periods else {
+            missing(credit.at, "`burst_credit`", ("periods", "5"), &credit.value.wrong, self.report);
+            return None;
+        };
+        let periods = in_range(periods, 1..=10_000, "periods", self.report)?;
+        let all = periods.saturating_mul(self.rate.count()).saturating_add(burst);
+        if all > MAX_COUNT {
+            let most = grouped(MAX_COUNT);
+            let problem = Problem::new(credit.at, format!("the bucket would hold {} tokens", grouped(all)));
+            self.report.error(problem.help(format!("{most} at most: save fewer periods")));
+            return None;
+        }
+        Some(all)
+    }
+
     fn at_burst<T>(&mut self, made: Result<T, QuotaError>) -> Option<T> {
         match &self.raw.burst {
             Some(burst) => checked(made, burst, "burst", self.report),
@@ -178,6 +199,7 @@ impl Timed<'_> {
 
     fn token(&mut self) -> Option<Quota> {
         let burst = self.burst();
+        let burst = self.with_credit(burst)?;
         let made = TokenBucket::new(self.rate, burst);
         let overdraft = self.raw.overdraft.as_ref().map(|overdraft| overdraft.value.0);
         self.at_burst(made).map(|made| {

@@ -1,0 +1,39 @@
+//! Validates `penalty`: a slower lane.
+
+use sluicegate_limiter::{LeakyBucket, Quota};
+
+use super::{in_range, missing, value};
+use crate::at::At;
+use crate::raw::RawLimit;
+use crate::raw_excess::RawPenalty;
+use crate::report::{Problem, Report};
+use crate::values;
+
+/// The most requests of a key that wait when nothing else is said.
+const WAITERS: u64 = 100;
+
+/// The quota of the lane.
+pub(super) fn penalty(raw: &At<RawPenalty>, limit: &RawLimit, report: &mut Report) -> Option<Quota> {
+    let mut excludes = |field: &str, help: &str| {
+        let problem = Problem::new(raw.at, format!("`penalty` and `{field}` exclude each other"));
+        report.error(problem.help(help.to_owned()));
+    };
+    if limit.ban.is_some() {
+        excludes("ban", "a ban counts refusals, and who waits is not refused; remove one");
+    }
+    if limit.fair.is_some() {
+        excludes("fair", "remove one");
+    }
+    if limit.count_rejected.as_ref().is_some_and(|count| count.value) {
+        excludes("count_rejected", "remove one");
+    }
+    let Some(rate) = &raw.value.rate else {
+        missing(raw.at, "`penalty`", ("rate", "1/s"), &raw.value.wrong, report);
+        return None;
+    };
+    let waiters = raw.value.waiters.as_ref();
+    let waiters = waiters.map_or(Some(WAITERS), |n| in_range(n, 1..=10_000, "waiters", report));
+    let ((rate, _), waiters) = (value(rate, report, values::rate)?, waiters?);
+    let lane = LeakyBucket::new(rate, waiters, None).ok()?;
+    Some(Quota::LeakyBucket(lane, rate, waiters))
+}

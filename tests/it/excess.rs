@@ -1,0 +1,82 @@
+//! What a limit does with requests above it: `penalty`, a slower lane, and `burst_credit`, unused quota that is saved.
+
+use crate::harness::{Client, Gateway, RedisServer, Stopwatch};
+use std::time::Duration;
+
+const PENALTY: &str = "limits: {few: {key: api_key, rate: 2/d, penalty: {rate: 10/s, waiters: 3}}, \
+                       other: {key: api_key, rate: 4/d}}\n\
+                       routes: [{name: both, match: {path: /both}, respond: {status: 200}, limits: [few, other]}, \
+                       {name: all, respond: {status: 200}, limits: [few]}]\n";
+
+/// Requests of one key, all sent before the first answer is read.
+fn at_once(gateway: &Gateway, count: usize, target: &str, key: &str) -> (usize, usize) {
+    let ask = |_| {
+        let mut client = gateway.client();
+        client.request("GET", target, &[("x-api-key", key)]);
+        client
+    };
+    let clients: Vec<Client> = (0..count).map(ask).collect();
+    let statuses: Vec<u16> = clients.into_iter().map(|mut client| client.response().status).collect();
+    let count = |status| statuses.iter().filter(|found| **found == status).count();
+    assert_eq!(count(200) + count(429), statuses.len(), "{statuses:?}");
+    (count(200), count(429))
+}
+
+/// Two at once, three in the slower lane, of which two wait; then no room.
+fn waits(gateway: &Gateway) {
+    let watch = Stopwatch::start();
+    assert_eq!(at_once(gateway, 8, "/", "a"), (5, 3));
+    assert!(watch.elapsed() >= Duration::from_millis(190), "{:?}", watch.elapsed());
+    // The lane has room again when they have left it, and the limit has not.
+    let answer = gateway.ask("GET", "/", &[("x-api-key", "a")]);
+    assert_eq!((answer.status, answer.number("x-ratelimit-remaining")), (200, 0));
+    assert_eq!(at_once(gateway, 1, "/", "b"), (1, 0));
+    let delayed = gateway.metric("sluicegate_limit_delay_seconds_count", &[("limit", "few")]);
+    assert!(delayed >= 2.0, "{delayed}");
+}
+
+#[test]
+fn requests_above_a_limit_wait_in_a_slower_lane() {
+    waits(&Gateway::start(PENALTY));
+}
+
+#[test]
+fn shared_limits_have_slower_lanes() {
+    let redis = RedisServer::start();
+    waits(&Gateway::start(&(redis.store_within("2s") + PENALTY)));
+}
+
+/// Another limit that has no lane refuses: nothing is taken, of the lane neither.
+#[test]
+fn a_limit_without_a_lane_refuses() {
+    let gateway = Gateway::start(PENALTY);
+    for _ in 0..4 {
+        assert_eq!(gateway.ask("GET", "/both", &[("x-api-key", "a")]).status, 200);
+    }
+    assert_eq!(gateway.ask("GET", "/both", &[("x-api-key", "a")]).status, 429);
+    let outcome = |limit, outcome| {
+        gateway.metric("sluicegate_limit_decisions_total", &[("limit", limit), ("outcome", outcome)])
+    };
+    assert_eq!((outcome("few", "admitted"), outcome("other", "refused")), (4.0, 1.0));
+}
+
+/// A bucket of ten a day with the unused quota of two more days.
+#[test]
+fn unused_quota_is_saved() {
+    let gateway = Gateway::start(
+        "limits: {l: {key: api_key, rate: 10/d, burst_credit: {periods: 2}, \
+         plans: {pro: {rate: 20/d}}}}\nauth: {jwt: {secret: 0123456789abcdef0123456789abcdef, audience: api, plan_claim: plan}}\n\
+         routes: [{name: all, respond: {status: 200}, limits: [l]}]\n",
+    );
+    let statuses: Vec<u16> = (0..32).map(|_| gateway.ask("GET", "/", &[("x-api-key", "a")]).status).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 30);
+}
+
+/// A preview says that a request waits.
+#[test]
+fn explain_knows_the_slower_lane() {
+    let gateway = Gateway::start(PENALTY);
+    assert_eq!(at_once(&gateway, 4, "/", "a"), (4, 0));
+    let told = gateway.admin_get("/explain?url=http://api.test/&header=x-api-key:%20a").json();
+    assert_eq!(told["outcome"], "admitted", "{told}");
+}
