@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::access_log;
 use super::drain::{self, Ending};
-use super::fair;
+use super::exchange::{EXCHANGE, exchange};
 use super::handover::{self, HandoverSocket, Predecessor};
 use super::options::StartError;
 use super::regions;
@@ -105,12 +105,12 @@ impl Supervisor {
                 supervisor.lock().await.follow_shares().await;
             }
         };
-        let dividing = async {
+        let exchanging = async {
             let mut next = IDLE;
             loop {
                 tokio::time::sleep(next).await;
                 let store = store.borrow().clone();
-                next = if fair::exchange(store, &shared).await { fair::EXCHANGE } else { IDLE };
+                next = if exchange(store, &shared).await { EXCHANGE } else { IDLE };
             }
         };
         let measuring = async {
@@ -187,7 +187,7 @@ impl Supervisor {
             () = sharing => Ending::Signal,
             () = sampling => Ending::Signal,
             () = publishing => Ending::Signal,
-            () = dividing => Ending::Signal,
+            () = exchanging => Ending::Signal,
             () = measuring => Ending::Signal,
             taken = succeeded => Ending::Succeeded(taken),
             Some(task) = failures.recv() => Ending::Failed(task),

@@ -5,14 +5,14 @@
 //! - `worker`: the thread of a worker and its loop
 //! - `event_loop`: what the supervisor waits for: file changes, reload requests, signals, a successor, failures
 //! - `reload`: a new configuration comes into force; `data_files` and `tls_files`: so do the files it refers to
-//! - `regions`, `fair`: what gateways tell each other of rates and of fair shares
+//! - `regions`, `exchange`: what gateways tell each other of rates, fair shares and upstreams
 //! - `sockets`: the listening sockets; `handover`: passes them to the next gateway; `drain`: the end
 
 mod access_log;
 mod data_files;
 mod drain;
 mod event_loop;
-mod fair;
+mod exchange;
 mod handover;
 mod options;
 mod regions;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use sluicegate_limiter::Time;
-use sluicegate_overload::{Bounds, Class, Entry, Gate, Priority, Settings};
+use sluicegate_limiter::{Span, Time};
+use sluicegate_overload::{Bounds, Class, Entry, Gate, Pool, Priority, Report, Settings};
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
@@ -19,9 +19,21 @@ type Turn = oneshot::Sender<()>;
 /// The requests of one upstream.
 pub struct Overload {
     gate: Mutex<Gate<Turn>>,
+    /// What several gateways measure together; `None` while this one follows the upstream alone.
+    pool: Mutex<Option<Pooled>>,
     /// Refused requests by priority.
     shed: [AtomicU64; 3],
 }
+
+/// What gateways before one upstream know together.
+struct Pooled {
+    pool: Pool,
+    /// When the others were heard last.
+    heard: Time,
+}
+
+/// The time after which a gateway that does not hear the others follows the upstream alone.
+const LONELY: Span = Span::from_secs(2);
 
 /// A request in flight. Dropping it lets the next one in.
 pub struct InFlight {
@@ -58,6 +70,8 @@ pub struct Waiting {
 pub struct OverloadStatus {
     /// The requests that may be in flight.
     pub limit: u32,
+    /// Whether that is a part of a limit that several gateways have together.
+    pub pooled: bool,
     /// Those in flight.
     pub in_flight: u32,
     /// Those that wait, by priority.
@@ -85,17 +99,68 @@ impl Overload {
     pub fn next(config: &OverloadConfig, before: Option<&Arc<Self>>, now: Time) -> Arc<Self> {
         let settings = settings(config);
         if let Some(before) = before {
+            if !settings.adaptive {
+                before.alone(now, true);
+            }
+            if let Some(pooled) = &mut *before.pool() {
+                pooled.pool.set_bounds(settings.bounds);
+            }
             let mut gate = before.gate();
             gate.reconfigure(settings);
             gate.release(now, |turn| turn.send(()).is_ok()); // there may be room for more
             drop(gate);
             return Arc::clone(before);
         }
-        Arc::new(Self { gate: Mutex::new(Gate::new(settings, now)), shed: Default::default() })
+        let gate = Mutex::new(Gate::new(settings, now));
+        Arc::new(Self { gate, pool: Mutex::default(), shed: Default::default() })
     }
 
     fn gate(&self) -> MutexGuard<'_, Gate<Turn>> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Option<Pooled>> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this gateway, with this number, tells the others before the same upstream.
+    pub fn report(&self, now: Time, gateway: u64) -> Report {
+        let pool = self.pool();
+        let mut gate = self.gate();
+        let told = pool.as_ref().map_or_else(|| gate.own_limit(), |pooled| pooled.pool.told());
+        gate.report(now, gateway, told)
+    }
+
+    /// The others have told this; `own` was told to them.
+    pub fn exchanged(&self, now: Time, own: &Report, others: &[Report]) {
+        if others.is_empty() {
+            return self.alone(now, true);
+        }
+        let mut pool = self.pool();
+        let mut gate = self.gate();
+        let pooled = pool.get_or_insert_with(|| {
+            let (limit, base) = gate.own_limit();
+            Pooled { pool: Pool::new(gate.bounds(), limit, base, now), heard: now }
+        });
+        pooled.heard = now;
+        let share = pooled.pool.exchanged(now, own, others);
+        gate.set_share(share);
+        gate.release(now, |turn| turn.send(()).is_ok());
+    }
+
+    /// The others could not be heard.
+    pub fn missed(&self, now: Time) {
+        let is_lonely = self.pool().as_ref().is_some_and(|pooled| now.since(pooled.heard) >= LONELY);
+        if is_lonely {
+            self.alone(now, false);
+        }
+    }
+
+    /// The gateway follows the upstream alone: because there is nobody else, or because the others cannot be heard.
+    pub fn alone(&self, now: Time, nobody_else: bool) {
+        if let Some(pooled) = self.pool().take() {
+            self.gate().leave_pool(now, pooled.pool.told(), nobody_else);
+        }
     }
 
     /// A request comes.
@@ -137,6 +202,7 @@ impl Overload {
         let gate = self.gate();
         OverloadStatus {
             limit: gate.limit(),
+            pooled: gate.is_pooled(),
             in_flight: gate.in_flight(),
             waiting: gate.waiting(),
             shed: [0, 1, 2].map(|at| self.shed[at].load(Ordering::Relaxed)),

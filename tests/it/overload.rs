@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use crate::harness::{Client, Gateway, Load, Setup, Stopwatch, Upstream, until};
+use crate::harness::{Client, Gateway, Load, RedisServer, Setup, Stopwatch, Upstream, until};
 
 /// An upstream that answers a request each time it is told to.
 fn held() -> (Upstream, Sender<()>) {
@@ -257,6 +257,37 @@ fn consumers_have_fair_shares_of_an_upstream() {
     let share = gateway.metric("sluicegate_upstream_fair_share", &[("upstream", "api")]);
     assert!((50.0..500.0).contains(&share), "{share}");
     greedy.stop();
+}
+
+/// Two gateways with one store divide one limit; when one is gone, or the store, the other goes on alone.
+#[test]
+fn gateways_of_one_store_share_a_limit() {
+    let mut redis = RedisServer::start();
+    let upstream = Upstream::scripted(|exchange| {
+        exchange.pause(Duration::from_millis(2));
+        exchange.answer(200, &[], b"done");
+    });
+    let file = redis.store_within("1s") + &text("max_in_flight: 60, queue: {size: 100, deadline: 5s}", "");
+    let start = || Setup::default().upstream(&upstream).start(&file);
+    let (first, second) = (start(), start());
+    let overload =
+        |gateway: &Gateway| gateway.admin_get("/status").json()["upstreams"][0]["overload"].clone();
+    let is_pooled = |gateway: &Gateway| overload(gateway)["pooled"] == true;
+    let loads = [&first, &second].map(|gateway| Load::at(gateway.edge, 40).start());
+    until("both are pooled", || (is_pooled(&first) && is_pooled(&second)).then_some(()));
+    until("they have parts of one limit", || {
+        let parts = [&first, &second].map(|gateway| overload(gateway)["limit"].as_u64().unwrap());
+        parts.iter().all(|part| (5..=55).contains(part)).then_some(())
+    });
+    let [of_first, of_second] = loads;
+    of_second.stop();
+    drop(second);
+    until("the first is alone", || (!is_pooled(&first)).then_some(()));
+    redis.kill();
+    let answered = of_first.answered();
+    until("it goes on", || (of_first.answered() > answered + 200).then_some(()));
+    let samples = of_first.stop();
+    assert!(samples.iter().all(|sample| [200, 503].contains(&sample.status)));
 }
 
 /// Errors of the upstream's own do not lower its limit; that it is too much does.

@@ -117,6 +117,12 @@ impl StoreState {
         same
     }
 
+    /// The number of this gateway, which no other has.
+    pub fn number(&self) -> u64 {
+        let digits = self.gateway.get(..16).unwrap_or_default();
+        u64::from_str_radix(digits, 16).unwrap_or_default()
+    }
+
     /// The number of live gateways as the store returned it last, but not less than the configured one.
     pub fn gateways(&self) -> u32 {
         self.membership.gateways().max(self.config.load().gateways)

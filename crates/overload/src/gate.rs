@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use sluicegate_limiter::{Span, Time};
 
-use crate::limit::{Bounds, Limit};
+use crate::limit::{Bounds, Limit, Sums};
+use crate::pool::Report;
 
 /// How important a request is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,6 +80,9 @@ struct Waiter<W> {
 pub struct Gate<W> {
     settings: Settings,
     limit: Limit,
+    /// What this gateway may have of a limit that several have together; `None` if it follows the upstream alone.
+    share: Option<u32>,
+    tally: Tally,
     in_flight: u32,
     /// By class: see [`Class::index`].
     waiting: [VecDeque<Waiter<W>>; CLASSES],
@@ -89,6 +93,19 @@ pub struct Gate<W> {
     forgot: Time,
     /// Refused requests of this second and of the last.
     refused: (u64, u64, u64),
+}
+
+/// What a gateway tells others before the same upstream.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    sums: Sums,
+    /// When the number in flight changed last.
+    changed: Time,
+    /// The requests that had ended at the last report, and when that was.
+    completed: u64,
+    reported: Time,
+    /// Requests per second between reports, smoothed.
+    throughput: f64,
 }
 
 /// Whether there is a standing queue: the shortest wait of an interval (CoDel, RFC 8289, in the form of Facebook's folly).
@@ -158,6 +175,8 @@ impl<W> Gate<W> {
         Self {
             settings,
             limit: Limit::new(settings.bounds, now),
+            share: None,
+            tally: Tally { changed: now, reported: now, ..Tally::default() },
             in_flight: 0,
             waiting: Default::default(),
             reserved_until: Time::EPOCH,
@@ -175,7 +194,11 @@ impl<W> Gate<W> {
 
     /// The requests that may be in flight.
     pub fn limit(&self) -> u32 {
-        if self.settings.adaptive { self.limit.get() } else { self.settings.bounds.max }
+        match self.share {
+            Some(share) => share,
+            None if self.settings.adaptive => self.limit.get(),
+            None => self.settings.bounds.max,
+        }
     }
 
     /// The longest that a request of this priority waits.
@@ -261,17 +284,20 @@ impl<W> Gate<W> {
     }
 
     fn begins(&mut self, now: Time) {
-        self.limit.changes(now, self.in_flight);
+        self.changes(now);
         self.in_flight += 1;
     }
 
     /// A request that was in flight has ended: after how long, and whether it was answered well; `None` if that says nothing of
     /// the upstream. `release` tells a request that waits; it returns false if that has left.
     pub fn leave(&mut self, now: Time, ended: Option<(Span, bool)>, release: impl FnMut(W) -> bool) {
-        self.limit.changes(now, self.in_flight);
+        self.changes(now);
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some((took, ok)) = ended {
-            self.limit.completed(now, took, ok);
+            self.tally.sums.ended(took, ok);
+            if self.share.is_none() {
+                self.limit.completed(now, took, ok);
+            }
         }
         self.release(now, release);
     }
@@ -319,9 +345,74 @@ impl<W> Gate<W> {
         };
     }
 
-    /// What the upstream does, in millionths of a request per second; `None` while that is not known.
+    /// The number in flight changes.
+    fn changes(&mut self, now: Time) {
+        let seconds = now.since(self.tally.changed).as_nanos() as f64 / 1e9;
+        self.tally.sums.lasted(seconds, self.in_flight);
+        self.tally.changed = now;
+        if self.share.is_none() {
+            self.limit.changes(now, self.in_flight);
+        }
+    }
+
+    /// What this gateway tells others before the same upstream, with `limit` and `base` of a [`Pool`](crate::Pool).
+    pub fn report(&mut self, now: Time, gateway: u64, (limit, base): (f64, f64)) -> Report {
+        self.changes(now);
+        let elapsed = now.since(self.tally.reported).as_nanos() as f64 / 1e9;
+        let completed = self.tally.sums.completed - self.tally.completed;
+        if elapsed > 0.0 {
+            self.tally.throughput = f64::midpoint(self.tally.throughput, completed as f64 / elapsed);
+        }
+        (self.tally.completed, self.tally.reported) = (self.tally.sums.completed, now);
+        let waiting = self.waiting().into_iter().sum::<usize>();
+        Report {
+            gateway,
+            sums: self.tally.sums,
+            in_flight: self.in_flight,
+            waiting: u32::try_from(waiting).unwrap_or(u32::MAX),
+            limit,
+            base,
+        }
+    }
+
+    /// The bounds of the limit.
+    pub fn bounds(&self) -> Bounds {
+        self.settings.bounds
+    }
+
+    /// Whether the limit is a part of one that several gateways have together.
+    pub fn is_pooled(&self) -> bool {
+        self.share.is_some()
+    }
+
+    /// The limit of this gateway alone, with which a [`Pool`](crate::Pool) begins.
+    pub fn own_limit(&self) -> (f64, f64) {
+        self.limit.told()
+    }
+
+    /// What this gateway may have of the limit of all.
+    pub fn set_share(&mut self, share: u32) {
+        self.share = Some(share);
+    }
+
+    /// The gateway follows the upstream alone again: with its part of the limit of all, or all of it if there is nobody else.
+    pub fn leave_pool(&mut self, now: Time, (limit, base): (f64, f64), nobody_else: bool) {
+        if let Some(share) = self.share.take() {
+            self.limit.follow(if nobody_else { limit } else { share.into() }, base, now);
+        }
+    }
+
+    /// Requests that are answered in a second.
+    fn answered(&self) -> f64 {
+        match self.share {
+            Some(_) => self.tally.throughput,
+            None => self.limit.measured().0,
+        }
+    }
+
+    /// What the upstream does for this gateway, in millionths of a request per second; `None` while that is not known.
     pub fn throughput(&self) -> Option<u64> {
-        let (throughput, _) = self.limit.measured();
+        let throughput = self.answered();
         (throughput > 0.0).then_some((throughput * 1e6) as u64)
     }
 
@@ -329,7 +420,7 @@ impl<W> Gate<W> {
     /// besides the others; 1 to 30.
     pub fn retry_within(&self) -> u64 {
         let (_, this, last) = self.refused;
-        let (throughput, _) = self.limit.measured();
+        let throughput = self.answered();
         ((this.max(last) as f64 / throughput.max(1.0)).ceil() as u64).clamp(1, 30)
     }
 }

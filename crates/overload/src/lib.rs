@@ -8,8 +8,10 @@
 
 mod gate;
 mod limit;
+mod pool;
 mod pressure;
 
 pub use gate::{Class, Entry, Gate, Priority, Settings, Share};
-pub use limit::{Bounds, Limit};
+pub use limit::{Bounds, Limit, Sums};
+pub use pool::{Pool, Report};
 pub use pressure::{FULL, is_refused, pressure};

@@ -37,6 +37,8 @@ const STEP: f64 = 0.75;
 /// After so many windows in which requests took [`ASTRAY`] times as long, the upstream is probably another one than it was.
 const WINDOWS_ASTRAY: u32 = 3;
 const ASTRAY: f64 = 3.0;
+/// A probe that finds requests so many times as slow as the last one did has to find it twice.
+const SLOWER: f64 = 1.2;
 /// The part of failed requests above which the limit falls.
 const FAILING: f64 = 0.05;
 
@@ -68,21 +70,41 @@ enum Phase {
     Probing {
         before: f64,
         throughput: f64,
-        settling: bool,
+        step: Step,
     },
+}
+
+/// Where a step of a probe is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    /// Requests of before the step are still in flight.
+    Settling,
+    /// The throughput is measured.
+    Measuring,
+    /// It has fallen, but requests take longer than they did when nothing waited: that is measured again, for it may be chance.
+    Confirming,
+}
+
+/// What was measured of requests that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sums {
+    /// ∫ in flight dt, in seconds.
+    pub busy: f64,
+    /// The requests.
+    pub completed: u64,
+    /// Those of them that were not answered well.
+    pub failed: u64,
+    /// The seconds that they took.
+    pub taken: f64,
+    /// The squares of these.
+    pub squares: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     begun: f64,
     changed: f64,
-    /// ∫ in flight dt.
-    busy: f64,
-    completed: u64,
-    failed: u64,
-    /// The seconds that requests took, and their squares.
-    sum: f64,
-    squares: f64,
+    sums: Sums,
     /// Whether the limit was reached.
     full: bool,
 }
@@ -91,12 +113,47 @@ fn seconds(time: Time) -> f64 {
     time.as_nanos() as f64 / 1e9
 }
 
+impl Sums {
+    /// The number in flight was this for so many seconds.
+    pub(crate) fn lasted(&mut self, seconds: f64, in_flight: u32) {
+        self.busy += seconds.max(0.0) * f64::from(in_flight);
+    }
+
+    /// A request has ended.
+    pub(crate) fn ended(&mut self, took: Span, ok: bool) {
+        let took = took.as_nanos() as f64 / 1e9;
+        self.taken += took;
+        self.squares += took * took;
+        self.completed += 1;
+        self.failed += u64::from(!ok);
+    }
+
+    /// What has come since these sums.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            busy: (self.busy - before.busy).max(0.0),
+            completed: self.completed.saturating_sub(before.completed),
+            failed: self.failed.saturating_sub(before.failed),
+            taken: (self.taken - before.taken).max(0.0),
+            squares: (self.squares - before.squares).max(0.0),
+        }
+    }
+
+    fn add(&mut self, more: &Self) {
+        self.busy += more.busy;
+        self.completed += more.completed;
+        self.failed += more.failed;
+        self.taken += more.taken;
+        self.squares += more.squares;
+    }
+}
+
 impl Window {
     /// The requests that a window needs, if their times differ as they did in this one.
     fn wanted(&self) -> f64 {
-        let count = self.completed as f64;
-        let mean = self.sum / count;
-        let variance = (self.squares / count - mean * mean).max(0.0);
+        let count = self.sums.completed as f64;
+        let mean = self.sums.taken / count;
+        let variance = (self.sums.squares / count - mean * mean).max(0.0);
         let relative = variance.sqrt() / mean.max(1e-9);
         (relative / ERROR).powi(2).clamp(COMPLETIONS.0, COMPLETIONS.1)
     }
@@ -139,21 +196,51 @@ impl Limit {
     /// The number in flight changes at `now`; until then it was this.
     pub fn changes(&mut self, now: Time, in_flight: u32) {
         let now = seconds(now);
-        self.window.busy += (now - self.window.changed).max(0.0) * f64::from(in_flight);
+        self.window.sums.lasted(now - self.window.changed, in_flight);
         self.window.changed = now;
         self.window.full |= in_flight + 1 >= self.get();
     }
 
     /// A request has ended after so long, `ok` or not. [`changes`](Self::changes) was called before.
     pub fn completed(&mut self, now: Time, took: Span, ok: bool) {
+        self.window.sums.ended(took, ok);
+        self.check(seconds(now));
+    }
+
+    /// Requests that other gateways have measured, too.
+    pub(crate) fn add(&mut self, sums: &Sums) {
+        self.window.sums.add(sums);
+    }
+
+    /// All that was added until now is known; `full` says whether the limit was reached.
+    pub(crate) fn look(&mut self, now: Time, full: bool) {
         let now = seconds(now);
-        let took = took.as_nanos() as f64 / 1e9;
-        self.window.sum += took;
-        self.window.squares += took * took;
-        self.window.completed += 1;
-        self.window.failed += u64::from(!ok);
+        self.window.full |= full;
+        self.window.changed = now;
+        if self.window.sums.completed > 0 {
+            self.check(now);
+        }
+    }
+
+    /// Somebody else runs the limit: this is what it is.
+    pub(crate) fn follow(&mut self, limit: f64, base: f64, now: Time) {
+        let now = seconds(now);
+        self.limit = limit;
+        if base > 0.0 {
+            (self.base, self.phase) = (base, Phase::Steady);
+        }
+        (self.probed, self.astray) = (now, 0);
+        self.window = Window { begun: now, changed: now, ..Window::default() };
+    }
+
+    /// The limit and the base, for those that follow.
+    pub(crate) fn told(&self) -> (f64, f64) {
+        (self.limit, self.base)
+    }
+
+    fn check(&mut self, now: f64) {
         let elapsed = now - self.window.begun;
-        let enough = self.window.completed as f64 >= self.wanted
+        let enough = self.window.sums.completed as f64 >= self.wanted
             && elapsed >= SHORTEST.max(2.0 * self.taken.min(LONGEST / 2.0));
         let fallen = match self.phase {
             // So few in this time: the throughput has fallen, and that is all a probe wants to know.
@@ -163,7 +250,7 @@ impl Limit {
         if enough || fallen || elapsed >= LONGEST {
             let window =
                 std::mem::replace(&mut self.window, Window { begun: now, changed: now, ..Window::default() });
-            if window.completed as f64 >= COMPLETIONS.0 || fallen {
+            if window.sums.completed as f64 >= COMPLETIONS.0 || fallen {
                 self.wanted = window.wanted();
                 self.ends(now, &window, elapsed);
             } else if let Phase::Probing { before, .. } = self.phase {
@@ -173,14 +260,14 @@ impl Limit {
     }
 
     fn ends(&mut self, now: f64, window: &Window, elapsed: f64) {
-        let throughput = window.completed as f64 / elapsed;
-        let taken = window.busy / window.completed as f64;
+        let throughput = window.sums.completed as f64 / elapsed;
+        let taken = window.sums.busy / window.sums.completed as f64;
         let last = std::mem::replace(&mut self.throughput, throughput);
         self.taken = taken;
         if self.base == 0.0 {
             self.base = taken;
         }
-        if window.failed as f64 > window.completed as f64 * FAILING {
+        if window.sums.failed as f64 > window.sums.completed as f64 * FAILING {
             self.set(self.limit * 0.8);
             return;
         }
@@ -194,11 +281,17 @@ impl Limit {
                 }
             }
             Phase::Steady => self.steady(now, window, throughput, taken),
-            Phase::Probing { before, throughput: full, settling } => {
+            Phase::Probing { before, throughput: full, step } => {
                 let falls = throughput < full * FALLS;
-                if settling && !falls {
-                    // Requests of before the step are gone.
-                    self.phase = Phase::Probing { before, throughput: full, settling: false };
+                let next = match step {
+                    Step::Settling if !falls => Some(Step::Measuring),
+                    Step::Settling | Step::Measuring if falls && taken > self.base * SLOWER => {
+                        Some(Step::Confirming)
+                    }
+                    _ => None,
+                };
+                if let Some(step) = next {
+                    self.phase = Phase::Probing { before, throughput: full, step };
                     return;
                 }
                 if falls || self.limit <= f64::from(self.bounds.min) {
@@ -209,14 +302,15 @@ impl Limit {
                     self.set(before.min(handled.max(self.limit)));
                 } else {
                     self.set(self.limit * STEP);
-                    self.phase = Phase::Probing { before, throughput: full, settling: true };
+                    self.phase =
+                        Phase::Probing { before, throughput: full.max(throughput), step: Step::Settling };
                 }
             }
         }
     }
 
     fn steady(&mut self, now: f64, window: &Window, throughput: f64, taken: f64) {
-        let mean = window.busy / (window.changed - window.begun).max(1e-9);
+        let mean = window.sums.busy / (window.changed - window.begun).max(1e-9);
         if !window.full && mean < self.limit / 2.0 {
             // Nothing waits here, so probably nothing waits there. Slow times are no measure.
             self.base = self.base.min(taken);
@@ -237,7 +331,7 @@ impl Limit {
     }
 
     fn probe(&mut self, throughput: f64) {
-        self.phase = Phase::Probing { before: self.limit, throughput, settling: true };
+        self.phase = Phase::Probing { before: self.limit, throughput, step: Step::Settling };
         self.set(self.limit * STEP);
     }
 
