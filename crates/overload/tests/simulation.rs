@@ -59,6 +59,8 @@ struct Load {
     sheddable: f64,
     /// The part of one consumer; the others have equal parts of the rest. 1 for a single consumer.
     greedy: f64,
+    /// How often a refused request is sent again, each time 0.2 s later.
+    retries: u32,
 }
 
 /// The consumers besides the greedy one.
@@ -67,6 +69,8 @@ const OTHERS: u64 = 9;
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum What {
     Arrives,
+    /// A request that was refused comes again; it may be refused so many times more.
+    Returns(Priority, u32),
     Ends(u64),
     Expires(u64),
     Looks,
@@ -85,6 +89,8 @@ struct Gateways {
     dies: Option<f64>,
 }
 
+/// The seconds after which a refused request comes again.
+const RETRY: f64 = 0.2;
 const ALONE: Gateways = Gateways { count: 1, pooled: false, dies: None };
 /// The seconds between two exchanges, and those for which what was told counts.
 const EXCHANGE: f64 = 0.2;
@@ -97,12 +103,14 @@ struct One {
     gateway: usize,
     at: f64,
     began: f64,
+    retries: u32,
 }
 
 /// Counted each second.
 #[derive(Clone, Copy, Default, Debug)]
 struct Second {
     done: u64,
+    came: u64,
     critical_came: u64,
     critical_done: u64,
     /// Those of all consumers but the greedy one.
@@ -192,17 +200,26 @@ fn run_with(
         let second = now as usize;
         let mut begin: Vec<u64> = Vec::new();
         match what.remove(&event).expect("it was pushed") {
-            What::Arrives => {
-                let Load { rate, critical, sheddable, greedy } = load(now);
-                push(&mut events, &mut what, now + random.exponential(1.0 / rate), What::Arrives);
+            arrives @ (What::Arrives | What::Returns(..)) => {
+                let Load { rate, critical, sheddable, greedy, retries } = load(now);
+                if arrives == What::Arrives {
+                    push(&mut events, &mut what, now + random.exponential(1.0 / rate), What::Arrives);
+                }
                 let kind = random.unit();
                 let priority = match kind {
                     kind if kind < critical => Priority::Critical,
                     kind if kind < critical + sheddable => Priority::Sheddable,
                     _ => Priority::Default,
                 };
+                let (priority, retries) = match arrives {
+                    What::Returns(priority, retries) => (priority, retries),
+                    _ => (priority, retries),
+                };
                 id += 1;
-                out.seconds[second].critical_came += u64::from(priority == Priority::Critical);
+                if arrives == What::Arrives {
+                    out.seconds[second].came += 1;
+                    out.seconds[second].critical_came += u64::from(priority == Priority::Critical);
+                }
                 let mut class = Class::from(priority);
                 let is_greedy = greedy == 1.0 || random.unit() < greedy;
                 if greedy < 1.0 {
@@ -217,7 +234,8 @@ fn run_with(
                 }
                 out.seconds[second].others_came += u64::from(!is_greedy);
                 let gateway = alive + (random.unit() * (gateways.count - alive) as f64) as usize;
-                requests.insert(id, One { priority, greedy: is_greedy, gateway, at: now, began: 0.0 });
+                let one = One { priority, greedy: is_greedy, gateway, at: now, began: 0.0, retries };
+                requests.insert(id, one);
                 match gates[gateway].enter(at(now), class, || id, |id| !requests.contains_key(id)) {
                     Entry::Enters => begin.push(id),
                     Entry::Waits => {
@@ -226,13 +244,21 @@ fn run_with(
                     }
                     Entry::Refused => {
                         requests.remove(&id);
+                        if retries > 0 {
+                            let returns = What::Returns(priority, retries - 1);
+                            push(&mut events, &mut what, now + RETRY, returns);
+                        }
                     }
                 }
             }
             What::Expires(id) => {
                 if requests.get(&id).is_some_and(|one| one.began == 0.0) {
-                    gates[requests[&id].gateway].refuses(at(now));
+                    let One { gateway, priority, retries, .. } = requests[&id];
+                    gates[gateway].refuses(at(now));
                     requests.remove(&id);
+                    if retries > 0 {
+                        push(&mut events, &mut what, now + RETRY, What::Returns(priority, retries - 1));
+                    }
                 }
             }
             What::Ends(id) => {
@@ -325,7 +351,7 @@ fn all() -> impl Iterator<Item = (Service, u64)> {
     services.into_iter().flat_map(move |service| (1..=count).map(move |seed| (service, seed)))
 }
 
-const OVER: Load = Load { rate: 1_000.0, critical: 0.15, sheddable: 0.25, greedy: 1.0 };
+const OVER: Load = Load { rate: 1_000.0, critical: 0.15, sheddable: 0.25, greedy: 1.0, retries: 0 };
 
 /// Five times the load that an upstream can handle: 200 requests a second, 15 % of it critical.
 #[test]
@@ -372,6 +398,29 @@ fn the_limit_follows_the_upstream() {
     }
 }
 
+/// The upstream begins nothing for five seconds; clients try again and again; at last the load is half the capacity.
+#[test]
+fn the_upstream_recovers() {
+    for (service, seed) in all() {
+        let load = |now: f64| match now {
+            60.0.. => Load { rate: 100.0, ..OVER },
+            _ => Load { retries: 3, ..OVER },
+        };
+        let stall = |now: f64| if (30.0..35.0).contains(&now) { 0 } else { 10 };
+        let found = run(seed, 80, service, stall, |_| 1.0, load);
+        let came: u64 = found.seconds[63..78].iter().map(|second| second.came).sum();
+        let after = found.done(63, 78) / (came as f64 / 15.0);
+        println!(
+            "{service:?}, seed {seed}: {:.1} before, {:.1} after the stall, then {after:.3} of those that come",
+            found.done(5, 30),
+            found.done(37, 60),
+        );
+        let (done, least) = if matches!(service, Service::Bimodal) { (165.0, 0.96) } else { (180.0, 0.99) };
+        assert!(found.done(5, 30) >= done && found.done(37, 60) >= done, "{service:?}");
+        assert!(after >= least, "{service:?}: {after}");
+    }
+}
+
 /// Several gateways find the same limit together, also while the one that runs it is killed.
 #[test]
 fn gateways_share_what_they_measure() {
@@ -399,7 +448,7 @@ fn gateways_share_what_they_measure() {
 /// for longer than a default request waits.
 #[test]
 fn a_greedy_consumer_waits_behind_the_others() {
-    let load = Load { rate: 1_635.0, critical: 0.0, sheddable: 0.0, greedy: 1_500.0 / 1_635.0 };
+    let load = Load { rate: 1_635.0, critical: 0.0, sheddable: 0.0, greedy: 1_500.0 / 1_635.0, retries: 0 };
     let mut usual = Vec::new();
     for (service, seed) in all() {
         let found = run(seed, 60, service, |_| 10, |_| 1.0, |_| load);
@@ -417,7 +466,7 @@ fn a_greedy_consumer_waits_behind_the_others() {
 /// Few requests change nothing, and none is refused.
 #[test]
 fn a_quiet_upstream_refuses_nobody() {
-    let quiet = Load { rate: 3.0, critical: 0.2, sheddable: 0.2, greedy: 1.0 };
+    let quiet = Load { rate: 3.0, critical: 0.2, sheddable: 0.2, greedy: 1.0, retries: 0 };
     let found = run(3, 120, Service::Bimodal, |_| 10, |_| 1.0, |_| quiet);
     let came = found.took.len() as f64;
     assert!(came > 250.0, "{came}");
