@@ -44,7 +44,10 @@ pub fn decide_fairly(asks: &[Ask<'_>], fair: &[FairAsk<'_>], now: Time, queue: b
         Ok(answers) => answers,
         Err(refusal) => return *refusal,
     };
-    let decision = decide(&answers.kept(asks), queue);
+    let decision = match answers.refused.is_empty() {
+        true => decide(asks, queue),
+        false => decide(&answers.kept(asks), queue),
+    };
     answers.finish(asks, decision)
 }
 
@@ -109,10 +112,9 @@ impl<'a, 's> Answers<'a, 's> {
             let rate = capacity(&ask.limit.quota);
             let answer = one.shares.shares().ask(now, rate, one.consumer, ask.cost, name);
             let left = answer.left(ask.limit.quota.capacity());
-            let at = at(ask, store, now);
-            let usage = ask.limit.counters.usage(ask.key, at);
+            let usage = || ask.limit.counters.usage(ask.key, at(ask, store, now));
             let is_refused =
-                left > 0 && usage.is_some_and(|usage| usage.remaining < left.saturating_add(ask.cost));
+                left > 0 && usage().is_some_and(|usage| usage.remaining < left.saturating_add(ask.cost));
             all.answers.push(answer);
             if is_refused {
                 one.shares.count_above();
