@@ -267,6 +267,10 @@ fn gateways_of_one_store_share_a_limit() {
         exchange.pause(Duration::from_millis(2));
         exchange.answer(200, &[], b"done");
     });
+    // What nobody can read is ignored, and removed.
+    for text in ["nonsense", "99999999999999 nonsense"] {
+        redis.run::<()>(&["HSET", "sluicegate:{gateways}:overload:api", text, text]);
+    }
     let file = redis.store_within("1s") + &text("max_in_flight: 60, queue: {size: 100, deadline: 5s}", "");
     let start = || Setup::default().upstream(&upstream).start(&file);
     let (first, second) = (start(), start());

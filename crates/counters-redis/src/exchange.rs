@@ -16,7 +16,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[3] * 10)
 local told, others = redis.call('HGETALL', KEYS[1]), {}
 for at = 1, #told, 2 do
     local ends, text = string.match(told[at + 1], '^(%d+) (.*)$')
-    if tonumber(ends) < now then
+    if not ends or tonumber(ends) < now then
         redis.call('HDEL', KEYS[1], told[at])
     elseif told[at] ~= ARGV[1] then
         others[#others + 1] = text
