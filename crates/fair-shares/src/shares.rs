@@ -46,8 +46,19 @@ const LEFT_WITHIN: u64 = 4;
 pub struct Taken {
     key: u64,
     tokens: i64,
-    /// Whether its consumer asks for less than the fair share.
-    pub modest: bool,
+    /// What its consumer asks for.
+    pub demand: Demand,
+}
+
+/// What a consumer asks for, beside its fair share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// Not more than the share.
+    Below,
+    /// More, but not clearly: of several processes each measures it with few requests.
+    Near,
+    /// More than four times the share.
+    Far,
 }
 
 /// What the consumers of one process ask for, as it tells the others.
@@ -58,6 +69,9 @@ pub struct Reported {
     /// The sum of all other demands, in the same unit.
     pub light: u64,
 }
+
+/// A consumer that asks for more than this many times its share clearly asks for more.
+const CLEARLY: u64 = 4;
 
 /// What operators are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,7 +97,7 @@ impl Answer {
     /// else wants is not lost.
     pub fn left(&self, size: u64) -> u64 {
         match self {
-            Self::Within(taken) if taken.modest => 0,
+            Self::Within(taken) if taken.demand == Demand::Below => 0,
             Self::Within(_) => size / LEFT_WITHIN,
             Self::Above(_) => size / LEFT_ABOVE,
         }
@@ -94,6 +108,14 @@ impl Entry {
     /// The size of its bucket: what it may have in one second, and one request at least.
     fn size(&self) -> i64 {
         i64::try_from(self.rate.max(MILLION)).unwrap_or(i64::MAX / 2)
+    }
+
+    fn beside_share(&self) -> Demand {
+        match self.demand {
+            demand if demand <= self.rate => Demand::Below,
+            demand if demand / CLEARLY <= self.rate => Demand::Near,
+            _ => Demand::Far,
+        }
     }
 
     fn refill(&mut self, now: Time) {
@@ -150,11 +172,11 @@ impl Shares {
         entry.weight = weight;
         entry.asked = entry.asked.saturating_add(cost);
         if level.is_none() {
-            return Answer::Within(Taken { key, tokens: 0, modest: true });
+            return Answer::Within(Taken { key, tokens: 0, demand: Demand::Below });
         }
-        let modest = entry.demand <= entry.rate;
+        let demand = entry.beside_share();
         match entry.take(now, cost) {
-            Ok(tokens) => Answer::Within(Taken { key, tokens, modest }),
+            Ok(tokens) => Answer::Within(Taken { key, tokens, demand }),
             Err(wait) => Answer::Above(wait),
         }
     }
@@ -162,12 +184,12 @@ impl Shares {
     /// What a request would be told now. Nothing is taken, and nothing counts as asked for.
     pub fn preview(&mut self, now: Time, consumer: Consumer, cost: u64) -> Answer {
         let Consumer { key, .. } = consumer;
-        let within = |tokens, modest| Answer::Within(Taken { key, tokens, modest });
+        let within = |tokens, demand| Answer::Within(Taken { key, tokens, demand });
         match self.table.find(key).filter(|_| self.level.is_some()) {
-            None => within(0, true),
+            None => within(0, Demand::Below),
             Some(entry) => {
-                let modest = entry.demand <= entry.rate;
-                entry.clone().take(now, cost).map_or_else(Answer::Above, |tokens| within(tokens, modest))
+                let demand = entry.beside_share();
+                entry.clone().take(now, cost).map_or_else(Answer::Above, |tokens| within(tokens, demand))
             }
         }
     }

@@ -123,6 +123,12 @@ const DIVISORS: [u64; 3] = [1, 5, 25];
 /// The wait that may stand in a queue, and the interval over which it is looked at.
 const STANDING: Span = Span::from_millis(5);
 const INTERVAL: Span = Span::from_millis(100);
+/// Requests of consumers that ask for less than their shares may exceed the limit by this part of it, as a divisor, and by a few more,
+/// while others wait that ask for more: these give the places back.
+const MORE: u32 = 2;
+const A_FEW: u32 = 2;
+/// The part of the throughput of a gateway that is kept at each report.
+const KEPT: f64 = 0.9;
 /// How often those that have left are looked for, if the queue is full.
 const FORGET_EVERY: Span = Span::from_millis(10);
 
@@ -216,15 +222,26 @@ impl<W> Gate<W> {
         [0, 1, 2].map(|at| self.waiting[at * SHARES..][..SHARES].iter().map(VecDeque::len).sum())
     }
 
-    /// Whether a request of this priority may be in flight besides those that are.
-    fn has_room(&self, now: Time, priority: Priority) -> bool {
+    /// Whether a request of this class may be in flight besides those that are.
+    fn has_room(&self, now: Time, class: Class) -> bool {
         let limit = self.limit();
-        let kept = match priority {
+        let kept = match class.priority {
             Priority::Critical => 0,
             _ if now >= self.reserved_until => 0,
             _ => (u64::from(limit) * u64::from(self.settings.reserve) / 1_000_000) as u32,
         };
-        self.in_flight < (limit - kept.min(limit)).max(1)
+        let more = if class.share == Share::Modest && self.has_greedy(class.priority) {
+            limit / MORE + A_FEW
+        } else {
+            0
+        };
+        self.in_flight < (limit - kept.min(limit)).max(1) + more
+    }
+
+    /// Whether requests of this priority wait whose consumers ask for more than their shares.
+    fn has_greedy(&self, priority: Priority) -> bool {
+        let first = Class::from(priority).index() + 1;
+        self.waiting[first..first + SHARES - 1].iter().any(|queue| !queue.is_empty())
     }
 
     /// A request comes. If it waits, `who` makes what is told when it is released.
@@ -239,7 +256,7 @@ impl<W> Gate<W> {
             self.reserved_until = now.plus(RESERVED);
         }
         let goes_first = self.waiting[..=class.index()].iter().all(VecDeque::is_empty);
-        if goes_first && self.has_room(now, class.priority) {
+        if goes_first && self.has_room(now, class) {
             self.begins(now);
             return Entry::Enters;
         }
@@ -305,7 +322,7 @@ impl<W> Gate<W> {
     /// Lets in as many as there is room for.
     pub fn release(&mut self, now: Time, mut release: impl FnMut(W) -> bool) {
         for class in Class::all() {
-            while self.has_room(now, class.priority) {
+            while self.has_room(now, class) {
                 let Some(waiter) = self.next(now, class) else { break };
                 if release(waiter.who) {
                     self.begins(now);
@@ -361,7 +378,8 @@ impl<W> Gate<W> {
         let elapsed = now.since(self.tally.reported).as_nanos() as f64 / 1e9;
         let completed = self.tally.sums.completed - self.tally.completed;
         if elapsed > 0.0 {
-            self.tally.throughput = f64::midpoint(self.tally.throughput, completed as f64 / elapsed);
+            let now = completed as f64 / elapsed;
+            self.tally.throughput = self.tally.throughput * KEPT + now * (1.0 - KEPT);
         }
         (self.tally.completed, self.tally.reported) = (self.tally.sums.completed, now);
         let waiting = self.waiting().into_iter().sum::<usize>();
