@@ -43,7 +43,7 @@ fn run(program: &str, requests: [usize; KINDS.len()]) -> u64 {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", program]);
     command.args(["run", "--workers", "1", "--config"]).arg(&config);
-    command.env("GLIBC_TUNABLES", BASELINE).env_remove("RUST_LOG").stdin(Stdio::null());
+    command.env("GLIBC_TUNABLES", BASELINE).env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::null());
     let child = command.stderr(Stdio::piped()).spawn().expect("valgrind, of the package of that name");
     let mut client = Connection::connect(edge.address, patience(START));
     client.ask(Kind { status: "200", ..KINDS[1] }, 1); // the only one that is admitted

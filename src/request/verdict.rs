@@ -87,14 +87,14 @@ impl<'s> Matched<'s> {
     /// Decides by the counters in this process. With `queue`, a request that a leaky bucket delays takes a place in its queue.
     #[inline]
     pub fn decide(&self, now: Time, queue: bool) -> Decision {
-        let decision = match self.fair.is_empty() {
+        let mut decision = match self.fair.is_empty() {
             true => limit::decide(&self.asks, queue),
             false => limit::decide_fairly(&self.asks, &self.fair, now, queue),
         };
-        match decision.admitted || !self.has_slower_lane() {
-            true => decision,
-            false => self.decide_slower(decision, queue),
+        if !decision.admitted && self.has_slower_lane() {
+            decision = self.decide_slower(decision, queue);
         }
+        decision
     }
 
     /// Whether a limit that applies has a slower lane.

@@ -26,7 +26,7 @@ pub struct Kind {
     pub status: &'static str,
 }
 
-const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n\
+const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 102\r\n\r\n\
     {\"items\":[\"0123456789\",\"0123456789\",\"0123456789\",\"0123456789\",\"0123456789\",\"0123456789\",\"012345678\"]}\n";
 
 /// The configuration of both budgets: `/v1/items` is forwarded, `/v0/items` is refused. `{edge}` and `{upstream}` are
@@ -43,19 +43,16 @@ routes:
   - {name: refused, match: {path: /v0/*}, upstream: api, limits: [scarce]}
 ";
 
-/// Answers every request, with one thread per connection. Each thread first calls `begun`.
+/// Answers every request of the first connection in a thread that first calls `begun`. A second connection is refused: a gateway that
+/// does not use the first one again fails.
 pub fn upstream(begun: fn()) -> SocketAddr {
     let listener = super::ReservedPort::new().listen();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         begun();
-        for stream in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || {
-                begun();
-                let mut link = Connection::new(stream);
-                while link.message().is_some() && link.stream.write_all(ANSWER.as_bytes()).is_ok() {}
-            });
-        }
+        let mut link = Connection::new(listener.accept().unwrap().0);
+        drop(listener);
+        while link.message().is_some() && link.stream.write_all(ANSWER.as_bytes()).is_ok() {}
     });
     address
 }
