@@ -320,7 +320,14 @@ impl<W> Gate<W> {
     }
 
     /// Lets in as many as there is room for.
-    pub fn release(&mut self, now: Time, mut release: impl FnMut(W) -> bool) {
+    pub fn release(&mut self, now: Time, release: impl FnMut(W) -> bool) {
+        if !self.waiting.iter().all(VecDeque::is_empty) {
+            self.release_waiting(now, release);
+        }
+    }
+
+    #[inline(never)]
+    fn release_waiting(&mut self, now: Time, mut release: impl FnMut(W) -> bool) {
         for class in Class::all() {
             while self.has_room(now, class) {
                 let Some(waiter) = self.next(now, class) else { break };
