@@ -103,8 +103,8 @@ pub fn keys(data: &[u8]) {
         })
     };
     assert_eq!(fingerprints(), fingerprints());
-    if let Ok(evaluated) = evaluate(snapshot, origin, &parts, Time::from_nanos(1), false) {
-        assert_eq!(evaluated.matched.selected.len(), evaluated.decision.verdicts.len());
+    if let Ok((matched, decision)) = evaluate(snapshot, origin, &parts, Time::from_nanos(1), false) {
+        assert_eq!(matched.selected.len(), decision.verdicts.len());
     }
 }
 

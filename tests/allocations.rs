@@ -66,10 +66,11 @@ fn a_remembered_token_allocates_nothing() {
     let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None, rules: &[] };
     for turn in 0..100 {
         let before = ALLOCATIONS.get();
-        let evaluated = evaluate(&snapshot, origin, &parts, now.plus(Span::from_millis(turn)), true).unwrap();
+        let (matched, decision) =
+            evaluate(&snapshot, origin, &parts, now.plus(Span::from_millis(turn)), true).unwrap();
         let allocations = ALLOCATIONS.get() - before;
-        assert_eq!(evaluated.matched.selected.len(), 2);
-        assert_eq!(evaluated.decision.admitted, turn < 5);
+        assert_eq!(matched.selected.len(), 2);
+        assert_eq!(decision.admitted, turn < 5);
         if turn > 0 {
             assert_eq!(allocations, 0, "turn {turn}");
         }
@@ -110,12 +111,12 @@ fn allocates_nothing(rules: &str, folder: &Path) {
     for turn in 0..1_000 {
         let at = now.plus(Span::from_millis(turn));
         let before = ALLOCATIONS.get();
-        let evaluated = evaluate(&snapshot, origin, &parts, at, true).unwrap();
+        let (matched, decision) = evaluate(&snapshot, origin, &parts, at, true).unwrap();
         let allocations = ALLOCATIONS.get() - before;
         if turn > 0 {
             assert_eq!(allocations, 0, "turn {turn}"); // the first request allocates the slots of its shard
         }
-        match evaluated.decision.admitted {
+        match decision.admitted {
             true => admitted += 1,
             false => refused += 1,
         }

@@ -86,7 +86,7 @@ impl Snapshot {
     /// The limits of an evaluated request. `states` are those that a store returned.
     pub(super) async fn explained(
         &self,
-        evaluated: &Evaluated<'_>,
+        evaluated: Evaluated<'_, '_>,
         states: &[Option<(RemoteState, Option<RemoteBan>)>],
     ) -> Vec<ExplainedLimit> {
         let Evaluated { matched: Matched { selected, asks, skipped, .. }, decision, .. } = evaluated;

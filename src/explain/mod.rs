@@ -178,9 +178,9 @@ impl Snapshot {
                 lane.decided(decision)
             }
         };
-        let evaluated = matched.with_decision(decision, now);
-        explanation.limits = self.explained(&evaluated, &states).await;
-        self.answered(explanation, &evaluated, reject.as_ref(), unavailable, parts);
+        let evaluated = matched.with_decision(&decision, now);
+        explanation.limits = self.explained(evaluated, &states).await;
+        self.answered(explanation, evaluated, reject.as_ref(), unavailable, parts);
     }
 
     /// What the store says of the limits that it counts. Their asks get the time of the store.
@@ -254,7 +254,7 @@ impl Snapshot {
     fn answered(
         &self,
         explanation: &mut Explanation,
-        evaluated: &Evaluated<'_>,
+        evaluated: Evaluated<'_, '_>,
         reject: Option<&EarlyReject>,
         unavailable_store: bool,
         parts: &RequestHead,

@@ -21,7 +21,7 @@ use crate::limit::{self, Decision, Holds, Limit, decide};
 use crate::request::cost::settled;
 use crate::request::early_reject::{EarlyExit, EarlyReject, Unauthenticated};
 use crate::request::pipeline::match_answered;
-use crate::request::verdict::{Evaluated, Matched, Origin};
+use crate::request::verdict::{Matched, Origin};
 use crate::respond::{reported_verdict, retry_after};
 use crate::snapshot::{Snapshot, Target};
 use sluicegate_wire::Headers;
@@ -218,7 +218,7 @@ impl<'s> Replay<'s> {
         request: &Request,
         status: Option<StatusCode>,
     ) -> Row<'s> {
-        let decision = decide(&matched.asks, false);
+        let mut decision = decide(&matched.asks, false);
         if let Some(statistics) = &mut self.statistics {
             observe(statistics, &self.snapshot.limits, &matched, &decision, self.now);
         }
@@ -227,17 +227,18 @@ impl<'s> Replay<'s> {
         }
         let reported = reported_verdict(&matched.selected, &decision);
         let key = reported.map(|at| std::mem::take(&mut matched.asks[at].text)).unwrap_or_default();
-        self.row(matched.with_decision(decision, self.now), (reported, key), request, status)
+        self.row(&matched, &mut decision, (reported, key), request, status)
     }
 
     fn row(
         &mut self,
-        mut evaluated: Evaluated<'s>,
+        matched: &Matched<'s>,
+        decision: &mut Decision,
         (reported, key): (Option<usize>, KeyText),
         request: &Request,
         status: Option<StatusCode>,
     ) -> Row<'s> {
-        let Evaluated { matched: Matched { selected, .. }, decision, .. } = &evaluated;
+        let selected = &matched.selected;
         let (mut shadow, mut candidate) = (Vec::new(), Vec::new());
         for (one, verdict) in selected.iter().zip(&decision.verdicts) {
             let limit = one.limit;
@@ -259,17 +260,17 @@ impl<'s> Replay<'s> {
         let refused = reported.filter(|_| !decision.admitted);
         let row = Row {
             outcome: if decision.admitted { Outcome::Admitted } else { Outcome::Refused },
-            route: Some(&evaluated.matched.route.name),
+            route: Some(&matched.route.name),
             limit: reported.map(|at| selected[at].limit.config.name.as_str()),
             remaining: reported.map(|at| decision.verdicts[at].usage.remaining),
             retry_after: refused.map_or(Some(Span::ZERO), |at| retry_after(&decision.verdicts[at])),
             delay: decision.delay,
             shadow,
             candidate,
-            client: evaluated.matched.client,
+            client: matched.client,
             key,
         };
-        let mut holds = std::mem::take(&mut evaluated.decision.holds);
+        let mut holds = std::mem::take(&mut decision.holds);
         if let Some(status) = status {
             // Logs do not have the headers of answers.
             let none = Headers::new();

@@ -14,7 +14,7 @@ use sluicegate_limiter::Time;
 
 use crate::access_log::Outcome;
 use crate::auth::{Answers, Identity, Question, Sources, Stop, Unproven};
-use crate::limit::{self, Ask, Store, decide_for_now};
+use crate::limit::{self, Ask, Decision, Holds, Store, decide_for_now};
 use crate::message::{LocalResponse, RequestId};
 use crate::request::RequestContext;
 use crate::request::cost::settled;
@@ -229,21 +229,17 @@ impl<'s> RoutedRequest<'s, '_, '_> {
 impl<'s> Matched<'s> {
     /// The refusal by the counters of this process of a request that is [likely refused](EarlyExit::LikelyRefused);
     /// `None` if its limits admit it after all. Then nothing is charged.
-    pub fn refused_locally(self: Box<Self>, now: Time) -> Option<Evaluated<'s>> {
+    pub fn refused_locally(&self, now: Time) -> Option<Decision> {
         let mut decision = decide_for_now(&self.asks);
         if decision.admitted {
             decision.holds.undo(now);
             return None;
         }
-        Some(self.with_decision(decision, now))
+        Some(decision)
     }
 
     /// The same if `store` decides on some of the limits.
-    pub(crate) async fn refused(
-        mut self: Box<Self>,
-        store: Option<&Rc<Store>>,
-        now: Time,
-    ) -> Option<Evaluated<'s>> {
+    pub(crate) async fn refused(&mut self, store: Option<&Rc<Store>>, now: Time) -> Option<Decision> {
         let Some(store) = store else { return self.refused_locally(now) };
         self.asks.iter_mut().for_each(|ask| ask.for_now = true);
         let mut decision = limit::shared::decide(store, &mut self.asks, now).await;
@@ -251,20 +247,21 @@ impl<'s> Matched<'s> {
             decision.holds.undo(now);
             return None;
         }
-        Some(self.with_decision(decision, now))
+        Some(decision)
     }
 }
 
 /// The response to an unauthenticated request that its limits admit. They are charged; those whose cost depends on the
 /// status are settled with the one of the response.
 pub(crate) async fn respond_unauthenticated(
-    mut evaluated: Evaluated<'_>,
+    evaluated: Evaluated<'_, '_>,
+    holds: Holds,
     reject: EarlyReject,
     context: &mut RequestContext,
     parts: &RequestHead,
 ) -> LocalResponse {
     context.set_rejected(&reject, parts);
-    context.hold(std::mem::take(&mut evaluated.decision.holds));
+    context.hold(holds);
     if !evaluated.decision.delay.is_zero() {
         context.wait_for_turn().await;
     }
@@ -274,7 +271,7 @@ pub(crate) async fn respond_unauthenticated(
     if let Some(headers) = RateLimitHeaders::new(evaluated.results()) {
         headers.write(&mut response.headers);
     }
-    context.remember(parts, &response, |refused| refused.limited(&evaluated));
+    context.remember(parts, &response, |refused| refused.limited(evaluated));
     response
 }
 

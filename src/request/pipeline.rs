@@ -13,7 +13,7 @@ use crate::auth::check::Check;
 use crate::auth::{self, Answers, Identity, Sources};
 use crate::boxed_future::boxed_future;
 use crate::client_connection::{Connection, RequestBody};
-use crate::limit::{self, Ask};
+use crate::limit::{self, Ask, Decision};
 use crate::lists;
 use crate::message::LocalResponse;
 use crate::refusal_reason::RefusalReason;
@@ -42,7 +42,7 @@ pub fn evaluate<'s>(
     parts: &RequestHead,
     now: Time,
     queue: bool,
-) -> Result<Evaluated<'s>, EarlyReject> {
+) -> Result<(Matched<'s>, Decision), EarlyReject> {
     let mut result = match_request(snapshot, origin, parts, now, &limit::may_refuse);
     let (matched, reject) = loop {
         match result {
@@ -54,7 +54,7 @@ pub fn evaluate<'s>(
                 result = match_answered(snapshot, origin, parts, now, &|_| false, &Answers::offline());
             }
             Err(EarlyExit::LikelyRefused(matched)) => match matched.refused_locally(now) {
-                Some(evaluated) => return Ok(evaluated),
+                Some(decision) => return Ok((*matched, decision)),
                 None => result = match_request(snapshot, origin, parts, now, &|_| false),
             },
         }
@@ -62,7 +62,7 @@ pub fn evaluate<'s>(
     let decision = matched.decide(now, queue);
     match reject.filter(|_| decision.admitted) {
         Some(reject) => Err(reject),
-        None => Ok(matched.with_decision(decision, now)),
+        None => Ok((matched, decision)),
     }
 }
 
@@ -336,7 +336,7 @@ fn evaluate_local<'s>(
     now: Time,
 ) -> Result<Disposition<'s>, Box<Result<Matched<'s>, EarlyExit<'s>>>> {
     match match_request(&view.snapshot, context.origin(), parts, now, &|asks| view.may_refuse(asks, now)) {
-        Ok(matched) => {
+        Ok(mut matched) => {
             context.set_matched(&matched, parts);
             if matches!(matched.route.target, Target::Usage) {
                 return Err(Box::new(Ok(matched)));
@@ -344,7 +344,7 @@ fn evaluate_local<'s>(
             if let Some(response) = context.shed_by_load(parts, &matched.identity) {
                 return Ok(Disposition::Answered(response));
             }
-            let decision = match view.store_of(&matched) {
+            let mut decision = match view.store_of(&matched) {
                 None => matched.decide(now, true),
                 Some(_) if !matched.fair.is_empty() => return Err(Box::new(Ok(matched))),
                 Some(store) => match limit::decide_leased(store, &matched.asks, now) {
@@ -352,7 +352,7 @@ fn evaluate_local<'s>(
                     None => return Err(Box::new(Ok(matched))),
                 },
             };
-            Ok(finish(matched.with_decision(decision, now), view, context, parts))
+            Ok(finish(&mut matched, &mut decision, now, view, context, parts))
         }
         Err(EarlyExit::Rejected(reject)) => Ok(Disposition::Answered(answer_early(&reject, context, parts))),
         Err(exit) => Err(Box::new(Err(exit))),
@@ -370,7 +370,7 @@ async fn evaluate_shared<'s>(
 ) -> Disposition<'s> {
     let mut rules = Vec::new();
     let mut answers = Answers::default();
-    let (matched, reject) = loop {
+    let (mut matched, reject) = loop {
         match result {
             Ok(matched) => break (matched, None),
             Err(EarlyExit::RulesUnknown(exit)) => {
@@ -390,11 +390,12 @@ async fn evaluate_shared<'s>(
             Err(EarlyExit::Rejected(reject)) => {
                 return Disposition::Answered(answer_early(&reject, context, parts));
             }
-            Err(EarlyExit::LikelyRefused(matched)) => {
+            Err(EarlyExit::LikelyRefused(mut matched)) => {
                 context.set_matched(&matched, parts);
                 let store = view.store_of(&matched);
-                if let Some(evaluated) = matched.refused(store, now).await {
-                    return Disposition::Answered(refuse_limited(&evaluated, view, context, parts));
+                if let Some(decision) = matched.refused(store, now).await {
+                    let evaluated = matched.with_decision(&decision, now);
+                    return Disposition::Answered(refuse_limited(evaluated, view, context, parts));
                 }
                 let origin = Origin { rules: &rules, ..context.origin() };
                 result = match_answered(&view.snapshot, origin, parts, now, &|_| false, &answers);
@@ -420,46 +421,51 @@ async fn evaluate_shared<'s>(
         let static_headers = matched.static_headers();
         return Disposition::Answered(respond::usage(static_headers, &usage, now));
     }
-    let evaluated = match view.store_of(&matched) {
-        Some(store) => matched.evaluate_in_store(store, now).await,
-        None => {
-            let decision = matched.decide(now, true);
-            matched.with_decision(decision, now)
-        }
+    let mut decision = match view.store_of(&matched) {
+        Some(store) => matched.decide_in_store(store, now).await,
+        None => matched.decide(now, true),
     };
-    match reject {
-        None => finish(evaluated, view, context, parts),
-        Some(reject) if evaluated.decision.admitted => {
-            view.observe(&evaluated);
-            context.log_evaluation(&evaluated);
-            Disposition::Answered(respond_unauthenticated(evaluated, reject, context, parts).await)
-        }
-        Some(_) => Disposition::Answered(refuse_limited(&evaluated, view, context, parts)),
+    let Some(reject) = reject else { return finish(&mut matched, &mut decision, now, view, context, parts) };
+    let holds = std::mem::take(&mut decision.holds);
+    let evaluated = matched.with_decision(&decision, now);
+    if !decision.admitted {
+        return Disposition::Answered(refuse_limited(evaluated, view, context, parts));
     }
+    view.observe(evaluated);
+    context.log_evaluation(evaluated);
+    Disposition::Answered(respond_unauthenticated(evaluated, holds, reject, context, parts).await)
 }
 
 /// Counts and logs a decision, and takes what admitted requests hold.
 fn finish<'s>(
-    mut evaluated: Evaluated<'s>,
+    matched: &mut Matched<'s>,
+    decision: &mut Decision,
+    now: Time,
     view: &View,
     context: &mut RequestContext,
     parts: &RequestHead,
 ) -> Disposition<'s> {
-    if !evaluated.decision.admitted {
-        return Disposition::Answered(refuse_limited(&evaluated, view, context, parts));
+    let evaluated = matched.with_decision(decision, now);
+    if !decision.admitted {
+        return Disposition::Answered(refuse_limited(evaluated, view, context, parts));
     }
-    view.observe(&evaluated);
-    context.log_evaluation(&evaluated);
-    context.hold(std::mem::take(&mut evaluated.decision.holds));
+    view.observe(evaluated);
+    context.log_evaluation(evaluated);
     let rate_limit_headers = RateLimitHeaders::new(evaluated.results());
-    let delay = evaluated.decision.delay;
-    let Matched { route, identity, normal_path, affinity, .. } = evaluated.matched;
-    Disposition::Admitted(Admitted { route, identity, normal_path, affinity, rate_limit_headers, delay })
+    context.hold(std::mem::take(&mut decision.holds));
+    Disposition::Admitted(Admitted {
+        route: matched.route,
+        identity: std::mem::take(&mut matched.identity),
+        normal_path: matched.normal_path.take(),
+        affinity: matched.affinity,
+        rate_limit_headers,
+        delay: decision.delay,
+    })
 }
 
 /// The response to a request that its limits do not admit.
 fn refuse_limited(
-    evaluated: &Evaluated<'_>,
+    evaluated: Evaluated<'_, '_>,
     view: &View,
     context: &RequestContext,
     parts: &RequestHead,

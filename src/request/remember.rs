@@ -54,7 +54,7 @@ impl Refused<'_> {
     }
 
     /// A request that its limits refused.
-    pub(super) fn limited(&self, evaluated: &Evaluated<'_>) -> Refusal {
+    pub(super) fn limited(&self, evaluated: Evaluated<'_, '_>) -> Refusal {
         let Evaluated { matched, decision, .. } = evaluated;
         let limits =
             matched.selected.iter().zip(&decision.verdicts).enumerate().map(|(at, (one, verdict))| {

@@ -51,13 +51,14 @@ pub struct Matched<'s> {
 }
 
 /// A request whose limits have been evaluated.
-pub struct Evaluated<'s> {
+#[derive(Clone, Copy)]
+pub struct Evaluated<'m, 's> {
     /// The request with its route and limits.
-    pub matched: Matched<'s>,
+    pub matched: &'m Matched<'s>,
     /// The headers that all responses of this route to this plan share.
     pub static_headers: &'s StaticHeaders,
     /// The decision. Its verdicts are in the order of [`Matched::selected`].
-    pub decision: Decision,
+    pub decision: &'m Decision,
     /// The time of the evaluation.
     pub now: Time,
 }
@@ -114,13 +115,13 @@ impl<'s> Matched<'s> {
         }
     }
 
-    /// Evaluates the limits, some of which the store decides.
-    pub async fn evaluate_in_store(mut self, store: &Rc<Store>, now: Time) -> Evaluated<'s> {
+    /// The same if the store decides on some of the limits.
+    pub async fn decide_in_store(&mut self, store: &Rc<Store>, now: Time) -> Decision {
         let decision = match self.fair.is_empty() {
             true => limit::shared::decide(store, &mut self.asks, now).await,
             false => limit::decide_fairly_in_store(store, &self.asks, &self.fair, now).await,
         };
-        let decision = match decision.admitted || !self.has_slower_lane() {
+        match decision.admitted || !self.has_slower_lane() {
             true => decision,
             false => match SlowerLane::after(decision, &self.selected, &self.asks) {
                 Err(decision) => *decision,
@@ -129,24 +130,23 @@ impl<'s> Matched<'s> {
                     lane.decided(decision)
                 }
             },
-        };
-        self.with_decision(decision, now)
+        }
     }
 
-    /// Adds the decision of the limits, made at `now`.
-    pub fn with_decision(self, decision: Decision, now: Time) -> Evaluated<'s> {
-        let static_headers = self.static_headers();
-        Evaluated { matched: self, static_headers, decision, now }
+    /// The request with the decision of its limits, made at `now`.
+    #[inline]
+    pub fn with_decision<'m>(&'m self, decision: &'m Decision, now: Time) -> Evaluated<'m, 's> {
+        Evaluated { matched: self, static_headers: self.static_headers(), decision, now }
     }
 }
 
-impl<'s> Evaluated<'s> {
+impl<'m, 's> Evaluated<'m, 's> {
     /// What responses report of the decision.
     #[inline]
-    pub fn results(&self) -> LimitResults<'_, 's> {
+    pub fn results(&self) -> LimitResults<'m, 's> {
         LimitResults {
             selected: &self.matched.selected,
-            decision: &self.decision,
+            decision: self.decision,
             static_headers: self.static_headers,
             now: self.now,
         }

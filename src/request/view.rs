@@ -134,8 +134,8 @@ impl View {
     }
 
     /// Counts the verdicts of a request in the metrics.
-    pub fn observe(&self, evaluated: &Evaluated<'_>) {
-        let Decision { verdicts, admitted, fallen_back, unavailable, .. } = &evaluated.decision;
+    pub fn observe(&self, evaluated: Evaluated<'_, '_>) {
+        let Decision { verdicts, admitted, fallen_back, unavailable, .. } = evaluated.decision;
         if *fallen_back {
             for asked in evaluated
                 .matched

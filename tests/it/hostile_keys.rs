@@ -27,7 +27,7 @@ fn a_flood_of_keys_is_bounded() {
         http::Request::builder().header("host", "a.test").body(()).unwrap().into_parts().0.into();
     let mut admitted = |key: &str, now: Time| {
         parts.headers.insert("x-api-key", HeaderValue::from_str(key).unwrap());
-        evaluate(&snapshot, origin, &parts, now, false).unwrap().decision.admitted
+        evaluate(&snapshot, origin, &parts, now, false).unwrap().1.admitted
     };
     let start = Time::from_nanos(1_000_000_000_000);
     assert!(admitted("mine", start) && admitted("mine", start) && !admitted("mine", start));

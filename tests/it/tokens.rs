@@ -61,7 +61,7 @@ impl House {
         let parts: RequestHead = request.body(()).unwrap().into_parts().0.into();
         let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None, rules: &[] };
         match evaluate(&self.snapshot, origin, &parts, at(seconds), true) {
-            Ok(evaluated) => Ok(evaluated.matched.selected.iter().map(|asked| asked.index).collect()),
+            Ok((matched, _)) => Ok(matched.selected.iter().map(|asked| asked.index).collect()),
             Err(EarlyReject::Unproven { why: Unproven::Token(error), .. }) => Err(error),
             Err(other) => panic!("{other:?}"),
         }
@@ -440,7 +440,7 @@ fn users_are_counted_apart_however_many_tokens_they_have() {
             request.header("authorization", format!("Bearer {token}")).body(()).unwrap().into_parts().0;
         let parts = RequestHead::from(parts);
         let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None, rules: &[] };
-        evaluate(&house.snapshot, origin, &parts, at(NOW), true).unwrap().decision.admitted
+        evaluate(&house.snapshot, origin, &parts, at(NOW), true).unwrap().1.admitted
     };
     let seen: Vec<bool> =
         [("ada", 1), ("ada", 2), ("ada", 3), ("eve", 4)].map(|(sub, id)| admitted(sub, id)).into();

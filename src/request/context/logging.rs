@@ -72,7 +72,7 @@ impl RequestContext {
     }
 
     /// Logs the decision of the limits.
-    pub fn log_evaluation(&self, evaluated: &Evaluated<'_>) {
+    pub fn log_evaluation(&self, evaluated: Evaluated<'_, '_>) {
         let Evaluated { matched: Matched { selected, .. }, decision, .. } = evaluated;
         self.note(|record| {
             let served = decision.admitted && !decision.unavailable;
