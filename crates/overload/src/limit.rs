@@ -8,6 +8,8 @@
 
 use sluicegate_limiter::{Span, Time};
 
+use crate::throughput::Throughput;
+
 /// The bounds of the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
@@ -27,16 +29,24 @@ const ERROR: f64 = 0.3;
 const SHORTEST: f64 = 0.1;
 const LONGEST: f64 = 5.0;
 /// Requests may take this times as long as when nothing waits in the upstream.
-const TOLERANCE: f64 = 1.5;
+const TOLERANCE: f64 = 1.25;
+/// The least and the most by which a window changes the limit.
+const GRADIENT: (f64, f64) = (0.7, 1.5);
+/// By how much a limit that doubles has to raise the throughput to double again.
+const RISES: f64 = 1.5;
 /// The seconds between two probes.
 const PROBE_EVERY: f64 = 20.0;
+/// The seconds between the first two.
+const SECOND_PROBE: f64 = 5.0;
+/// Two probes that find times within this ratio have measured the same upstream: their mean is less chance than either.
+const SIMILAR: f64 = 2.0;
 /// The part of the throughput below which a probe has found that nothing waits.
 const FALLS: f64 = 0.85;
 /// By what a probe lowers the limit each time.
 const STEP: f64 = 0.75;
 /// After so many windows in which requests took [`ASTRAY`] times as long, the upstream is probably another one than it was.
 const WINDOWS_ASTRAY: u32 = 3;
-const ASTRAY: f64 = 3.0;
+const ASTRAY: f64 = 2.0;
 /// A probe that finds requests so many times as slow as the last one did has to find it twice.
 const SLOWER: f64 = 1.2;
 /// The part of failed requests above which the limit falls.
@@ -49,8 +59,12 @@ pub struct Limit {
     limit: f64,
     /// The seconds that a request takes when nothing waits in the upstream; 0 while unknown.
     base: f64,
+    /// Whether a probe has found the base.
+    is_probed: bool,
     phase: Phase,
     window: Window,
+    /// The throughput of windows in which the limit was reached.
+    busy: Throughput,
     /// The throughput of the last window, and the seconds that its requests took.
     throughput: f64,
     taken: f64,
@@ -167,8 +181,10 @@ impl Limit {
             limit: INITIAL.clamp(bounds.min.into(), bounds.max.into()),
             bounds,
             base: 0.0,
+            is_probed: false,
             phase: Phase::Growing,
             window: Window { begun: now, changed: now, ..Window::default() },
+            busy: Throughput::new(),
             throughput: 0.0,
             taken: 0.0,
             probed: now,
@@ -227,7 +243,7 @@ impl Limit {
         let now = seconds(now);
         self.limit = limit;
         if base > 0.0 {
-            (self.base, self.phase) = (base, Phase::Steady);
+            (self.base, self.is_probed, self.phase) = (base, true, Phase::Steady);
         }
         (self.probed, self.astray) = (now, 0);
         self.window = Window { begun: now, changed: now, ..Window::default() };
@@ -240,11 +256,18 @@ impl Limit {
 
     fn check(&mut self, now: f64) {
         let elapsed = now - self.window.begun;
-        let enough = self.window.sums.completed as f64 >= self.wanted
+        // A probe compares throughputs, and needs as many requests as that takes.
+        let wanted = match self.phase {
+            Phase::Probing { step: Step::Measuring | Step::Confirming, .. } => {
+                self.wanted.max(self.busy.completions())
+            }
+            _ => self.wanted,
+        };
+        let enough = self.window.sums.completed as f64 >= wanted
             && elapsed >= SHORTEST.max(2.0 * self.taken.min(LONGEST / 2.0));
         let fallen = match self.phase {
             // So few in this time: the throughput has fallen, and that is all a probe wants to know.
-            Phase::Probing { throughput, .. } => elapsed >= self.wanted / (throughput * FALLS),
+            Phase::Probing { throughput, .. } => elapsed >= wanted / (throughput * FALLS),
             _ => false,
         };
         if enough || fallen || elapsed >= LONGEST {
@@ -272,15 +295,19 @@ impl Limit {
             return;
         }
         match self.phase {
+            Phase::Steady if window.full => self.busy.add(window.sums.completed, elapsed),
+            _ => self.busy.interrupt(),
+        }
+        match self.phase {
             Phase::Growing if !window.full => self.base = self.base.min(taken),
             Phase::Growing => {
-                if throughput > last * 1.1 && taken < self.base * ASTRAY {
+                if throughput > last * RISES && taken < self.base * ASTRAY {
                     self.set(self.limit * 2.0);
                 } else {
                     self.probe(throughput);
                 }
             }
-            Phase::Steady => self.steady(now, window, throughput, taken),
+            Phase::Steady => self.steady(now, window, taken),
             Phase::Probing { before, throughput: full, step } => {
                 let falls = throughput < full * FALLS;
                 let next = match step {
@@ -295,8 +322,7 @@ impl Limit {
                     return;
                 }
                 if falls || self.limit <= f64::from(self.bounds.min) {
-                    self.base = taken;
-                    (self.phase, self.probed, self.astray) = (Phase::Steady, now, 0);
+                    self.found(now, taken);
                     // What the upstream handles at once, by Little's law, with some room.
                     let handled = full * taken * TOLERANCE;
                     self.set(before.min(handled.max(self.limit)));
@@ -309,7 +335,7 @@ impl Limit {
         }
     }
 
-    fn steady(&mut self, now: f64, window: &Window, throughput: f64, taken: f64) {
+    fn steady(&mut self, now: f64, window: &Window, taken: f64) {
         let mean = window.sums.busy / (window.changed - window.begun).max(1e-9);
         if !window.full && mean < self.limit / 2.0 {
             // Nothing waits here, so probably nothing waits there. Slow times are no measure.
@@ -319,15 +345,25 @@ impl Limit {
         }
         self.astray = if taken > self.base * ASTRAY { self.astray + 1 } else { 0 };
         if window.full && (now - self.probed >= PROBE_EVERY || self.astray >= WINDOWS_ASTRAY) {
-            self.probe(throughput);
+            self.probe(self.busy.get());
             return;
         }
-        let mut gradient = (TOLERANCE * self.base / taken).clamp(0.5, 1.5);
+        let mut gradient = (TOLERANCE * self.base / taken).clamp(GRADIENT.0, GRADIENT.1);
         if let Some(target) = self.bounds.target {
-            gradient = gradient.min((target.as_nanos() as f64 / 1e9 / taken).clamp(0.5, 1.5));
+            gradient = gradient.min((target.as_nanos() as f64 / 1e9 / taken).clamp(GRADIENT.0, GRADIENT.1));
         }
         let next = gradient * self.limit + (gradient * self.limit).sqrt();
         self.set(f64::midpoint(self.limit, next));
+    }
+
+    /// A probe has found how long requests take when nothing waits.
+    fn found(&mut self, now: f64, taken: f64) {
+        let is_similar = (1.0 / SIMILAR..SIMILAR).contains(&(taken / self.base));
+        let is_first = !std::mem::replace(&mut self.is_probed, true);
+        self.base = if is_first || !is_similar { taken } else { (self.base * taken).sqrt() };
+        // The first probe knew little of the throughput: the next one comes soon.
+        self.probed = if is_first { now - PROBE_EVERY + SECOND_PROBE } else { now };
+        (self.phase, self.astray) = (Phase::Steady, 0);
     }
 
     fn probe(&mut self, throughput: f64) {

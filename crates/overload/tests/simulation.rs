@@ -31,6 +31,15 @@ enum Service {
 }
 
 impl Service {
+    /// The seconds within which 99 of 100 requests end when nothing waits.
+    fn unloaded(self) -> f64 {
+        match self {
+            Self::Exponential => 0.23,
+            Self::Lognormal => 0.14,
+            Self::Bimodal => 0.41,
+        }
+    }
+
     /// Seconds, 50 ms on average at speed 1.
     fn time(self, random: &mut Random) -> f64 {
         match self {
@@ -118,6 +127,9 @@ struct Second {
     others_came: u64,
     others_done: u64,
     limit: u32,
+    /// The seconds that the upstream's servers were busy, of those that they could be.
+    busy: f64,
+    servers: f64,
 }
 
 struct Run {
@@ -180,6 +192,7 @@ fn run_with(
     let mut requests: HashMap<u64, One> = HashMap::new();
     let mut waiting_there: VecDeque<u64> = VecDeque::new();
     let mut busy = 0_usize;
+    let mut last = 0.0;
     let mut id = 0;
     let mut out = Run { seconds: vec![Second::default(); length + 1], took: Vec::new() };
     push(&mut events, &mut what, 0.0, What::Arrives);
@@ -199,6 +212,9 @@ fn run_with(
             break;
         }
         let second = now as usize;
+        out.seconds[second].busy += (now - last) * busy as f64;
+        out.seconds[second].servers += (now - last) * (servers(now) as f64).max(busy as f64);
+        last = now;
         let mut begin: Vec<u64> = Vec::new();
         match what.remove(&event).expect("it was pushed") {
             arrives @ (What::Arrives | What::Returns(..)) => {
@@ -329,6 +345,12 @@ impl Run {
         self.seconds[from..to].iter().map(|second| second.done).sum::<u64>() as f64 / (to - from) as f64
     }
 
+    /// The part of the upstream's capacity that was used.
+    fn used(&self, from: usize, to: usize) -> f64 {
+        let sum = |of: fn(&Second) -> f64| self.seconds[from..to].iter().map(of).sum::<f64>();
+        sum(|second| second.busy) / sum(|second| second.servers)
+    }
+
     fn critical(&self, from: usize, to: usize) -> f64 {
         let sum = |of: fn(&Second) -> u64| self.seconds[from..to].iter().map(of).sum::<u64>() as f64;
         sum(|second| second.critical_done) / sum(|second| second.critical_came)
@@ -367,8 +389,10 @@ fn critical_requests_are_answered_and_the_upstream_is_used() {
             found.critical(5, 60),
             found.quantile(0.99),
         );
-        assert!(found.done(5, 60) >= 180.0, "{service:?}");
-        assert!(found.critical(5, 60) >= 0.99, "{service:?}: {}", found.critical(5, 60));
+        assert!(found.used(5, 60) >= 0.9, "{service:?}");
+        assert!(found.quantile(0.99) <= 2.0 * service.unloaded() + 1.0, "{service:?}");
+        let least = if matches!(service, Service::Bimodal) { 0.985 } else { 0.99 };
+        assert!(found.critical(5, 60) >= least, "{service:?}: {}", found.critical(5, 60));
     }
 }
 
@@ -386,18 +410,13 @@ fn the_limit_follows_the_upstream() {
             let load = Load { rate: 2_000.0, ..OVER };
             let (servers_at, speed_at) = (|now| servers[stage(now)], |now| speed[stage(now)]);
             let found = run_with(gateways, seed, 90, service, servers_at, speed_at, |_| load);
-            let mut parts = Vec::new();
-            for at in 0..3 {
-                let capacity = servers[at] as f64 * 20.0 * speed[at];
-                parts.push(found.done(at * 30 + 2, at * 30 + 30) / capacity);
-            }
+            let parts: Vec<f64> = (0..3).map(|at| found.used(at * 30 + 2, at * 30 + 30)).collect();
             println!(
                 "{service:?}, seed {seed}, {name}, {}: {parts:.3?} of the capacity, limits {:?}",
                 gateways.count,
                 found.seconds.iter().step_by(5).map(|second| second.limit).collect::<Vec<_>>()
             );
-            let least = if matches!(service, Service::Bimodal) { 0.84 } else { 0.93 };
-            assert!(parts.iter().all(|part| *part >= least), "{service:?}, {name}: {parts:?}");
+            assert!(parts.iter().all(|part| *part >= 0.9), "{service:?}, {name}: {parts:?}");
         }
     }
 }
@@ -419,8 +438,8 @@ fn the_upstream_recovers() {
             found.done(5, 30),
             found.done(37, 60),
         );
-        let (done, least) = if matches!(service, Service::Bimodal) { (165.0, 0.96) } else { (180.0, 0.99) };
-        assert!(found.done(5, 30) >= done && found.done(37, 60) >= done, "{service:?}");
+        let least = if matches!(service, Service::Bimodal) { 0.97 } else { 0.99 };
+        assert!(found.used(5, 30) >= 0.9 && found.used(37, 60) >= 0.9, "{service:?}");
         assert!(after >= least, "{service:?}: {after}");
     }
 }
@@ -439,9 +458,10 @@ fn gateways_share_what_they_measure() {
                 found.quantile(0.99),
                 found.seconds.iter().step_by(4).map(|second| second.limit).collect::<Vec<_>>(),
             );
-            let (done, critical) =
-                if matches!(service, Service::Bimodal) { (175.0, 0.92) } else { (185.0, 0.985) };
-            assert!(found.done(5, 60) >= done, "{service:?}, {count}: {}", found.done(5, 60));
+            // What was in flight at the one that is killed is lost, and with 10 or 410 ms the best fixed limit may answer 99.6 %.
+            let critical = if matches!(service, Service::Bimodal) { 0.985 } else { 0.99 };
+            assert!(found.used(5, 60) >= 0.9, "{service:?}, {count}: {}", found.used(5, 60));
+            assert!(found.quantile(0.99) <= 2.0 * service.unloaded() + 1.0, "{service:?}, {count}");
             assert!(found.critical(5, 60) >= critical, "{service:?}, {count}: {}", found.critical(5, 60));
         }
     }
@@ -461,7 +481,7 @@ fn a_greedy_consumer_waits_behind_the_others() {
             let count = gateways.count;
             println!("{service:?}, seed {seed}, {count}: others {others:.4}, {:.1}", found.done(5, 60));
             let bimodal = matches!(service, Service::Bimodal);
-            assert!(others >= if bimodal { 0.85 } else { 0.97 }, "{service:?}, {count}: {others}");
+            assert!(others >= if bimodal { 0.95 } else { 0.985 }, "{service:?}, {count}: {others}");
             assert!(found.done(5, 60) >= 175.0, "{service:?}, {count}");
             usual.extend((!bimodal).then_some(others));
         }
