@@ -111,7 +111,7 @@ fn allocates_nothing(rules: &str, folder: &Path) {
     for turn in 0..1_000 {
         let at = now.plus(Span::from_millis(turn));
         let before = ALLOCATIONS.get();
-        let (matched, decision) = evaluate(&snapshot, origin, &parts, at, true).unwrap();
+        let (_, decision) = evaluate(&snapshot, origin, &parts, at, true).unwrap();
         let allocations = ALLOCATIONS.get() - before;
         if turn > 0 {
             assert_eq!(allocations, 0, "turn {turn}"); // the first request allocates the slots of its shard

@@ -102,7 +102,14 @@ impl Builder<'_> {
             secret: self.secret,
             key_prefix: &format!("{prefix}:{}{suffix}:", limit.name),
         };
-        Limit::new(limit, parts)
+        let is_kept = old.is_some_and(|old| Arc::ptr_eq(&old.counted.counters, &parts.counters));
+        let mut made = Limit::new(limit, parts);
+        if let Some(warned) = old.and_then(|old| old.warned.as_ref()).filter(|_| is_kept)
+            && warned.is_at(made.config.warn)
+        {
+            made.warned = Some(Arc::clone(warned)); // who was warned is not counted again
+        }
+        made
     }
 }
 

@@ -1,13 +1,16 @@
 //! Which keys were warned, so that each crossing is counted once.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
 
 use sluicegate_limiter::Usage;
 
 use crate::keys::Fingerprint;
 
-/// The keys that are remembered. Two of the same place forget each other, and may be counted again.
-const PLACES: usize = 4_096;
+/// The keys that are remembered, in so many sets with a lock each. Where more are above the part at once, some are forgotten, and
+/// counted again.
+const KEYS: usize = 65_536;
+const SETS: usize = 16;
 /// A key may be warned again when it uses so much less than the part at which it is warned, in millionths.
 const HYSTERESIS: u32 = 50_000;
 
@@ -15,13 +18,18 @@ const HYSTERESIS: u32 = 50_000;
 pub struct Warned {
     /// In millionths.
     part: u32,
-    keys: Box<[AtomicU64]>,
+    keys: [Mutex<HashSet<u64>>; SETS],
 }
 
 impl Warned {
     /// No key was warned at this part of the limit, in millionths.
     pub fn new(part: u32) -> Self {
-        Self { part, keys: (0..PLACES).map(|_| AtomicU64::new(0)).collect() }
+        Self { part, keys: Default::default() }
+    }
+
+    /// Whether clients are warned at this part.
+    pub fn is_at(&self, part: Option<u32>) -> bool {
+        part == Some(self.part)
     }
 
     /// Whether a client is warned that has so much left.
@@ -32,16 +40,24 @@ impl Warned {
 
     /// A key has so much left. Whether it has come to the part at which it is warned, and was below by more than 5 points before.
     pub fn crosses(&self, key: Fingerprint, usage: Usage) -> bool {
-        let place = &self.keys[(key.get() % PLACES as u64) as usize];
-        if has_used(usage, self.part) {
-            return place.swap(key.get(), Ordering::Relaxed) != key.get();
+        let (is_warned, is_near) =
+            (has_used(usage, self.part), has_used(usage, self.part.saturating_sub(HYSTERESIS)));
+        if is_near && !is_warned {
+            return false; // it stays what it is
         }
-        if place.load(Ordering::Relaxed) == key.get()
-            && !has_used(usage, self.part.saturating_sub(HYSTERESIS))
+        let set = &self.keys[(key.get() % SETS as u64) as usize];
+        let mut keys = set.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_warned {
+            keys.remove(&key.get());
+            return false;
+        }
+        if keys.len() >= KEYS / SETS
+            && !keys.contains(&key.get())
+            && let Some(other) = keys.iter().next().copied()
         {
-            place.store(0, Ordering::Relaxed);
+            keys.remove(&other);
         }
-        false
+        keys.insert(key.get())
     }
 }
 
@@ -72,7 +88,10 @@ mod tests {
     fn keys_are_counted_apart() {
         let warned = Warned::new(800_000);
         let usage = Usage { remaining: 0, capacity: 100, reset: Span::ZERO };
-        assert!((1..100).all(|key| warned.crosses(Fingerprint::from_hash(key), usage)));
-        assert!(!(1..100).any(|key| warned.crosses(Fingerprint::from_hash(key), usage)));
+        assert!((1..10_000).all(|key| warned.crosses(Fingerprint::from_hash(key), usage)));
+        assert!(!(1..10_000).any(|key| warned.crosses(Fingerprint::from_hash(key), usage)));
+        (10_000..200_000).for_each(|key| _ = warned.crosses(Fingerprint::from_hash(key), usage));
+        let remembered: usize = warned.keys.iter().map(|keys| keys.lock().unwrap().len()).sum();
+        assert!(remembered <= KEYS, "{remembered}");
     }
 }

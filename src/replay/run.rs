@@ -17,7 +17,7 @@ use crate::access_log::Outcome;
 use crate::auth::Answers;
 use crate::client_address;
 use crate::keys::KeyText;
-use crate::limit::{self, Decision, Holds, Limit, decide};
+use crate::limit::{self, Decision, Holds, Limit};
 use crate::request::cost::settled;
 use crate::request::early_reject::{EarlyExit, EarlyReject, Unauthenticated};
 use crate::request::pipeline::match_answered;
@@ -218,7 +218,7 @@ impl<'s> Replay<'s> {
         request: &Request,
         status: Option<StatusCode>,
     ) -> Row<'s> {
-        let mut decision = decide(&matched.asks, false);
+        let mut decision = matched.decide(self.now, false);
         if let Some(statistics) = &mut self.statistics {
             observe(statistics, &self.snapshot.limits, &matched, &decision, self.now);
         }

@@ -30,7 +30,7 @@ use crate::request::verdict::Origin;
 use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
 use crate::trace::Trace;
-use crate::upstream::{self, Exchange, ForwardError, ForwardFacts, ForwardPolicy, InFlight};
+use crate::upstream::{self, Exchange, ForwardError, ForwardFacts, ForwardPolicy};
 use sluicegate_config::{CorsConfig, DetailedCost, ForwardedHeader};
 use sluicegate_wire::RequestHead;
 
@@ -61,8 +61,6 @@ pub struct RequestContext {
     reason: Cell<Option<RefusalReason>>,
     /// Where it is counted by consumer.
     seat: Option<Seat>,
-    /// Its place among the requests in flight of an upstream with `overload`.
-    in_flight: Option<InFlight>,
 }
 
 impl RequestContext {
@@ -101,7 +99,6 @@ impl RequestContext {
             origin: origin.map(Box::from),
             reason: Cell::new(None),
             seat: None,
-            in_flight: None,
         });
         match parts {
             Some(parts) => context.adopt_forwarded(parts),

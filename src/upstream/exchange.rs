@@ -11,6 +11,7 @@ use sluicegate_limiter::Time;
 
 use super::ForwardError;
 use super::endpoints::Permit;
+use super::overload::InFlight;
 use super::upload::Upload;
 use crate::access_log::Record;
 use crate::client_connection::Connection;
@@ -19,6 +20,8 @@ use crate::worker_state::{Deadline, READ_SIZE};
 
 /// A client on a multiplexed connection has the write timeout for each part of a response with this many bytes.
 const PIECE: usize = READ_SIZE;
+/// A longer response gives its place among the requests in flight back before its end: how long it takes depends on the client.
+const LARGE: u64 = 64 << 10;
 
 /// A request and its response in progress: deadlines, counted bytes, the permit for an endpoint, and the log record. The
 /// owner counts and logs it at the end.
@@ -36,6 +39,8 @@ pub struct Exchange {
     sent: Cell<u64>,
     /// The permit for an endpoint.
     permit: Cell<Option<Permit>>,
+    /// Its place among the requests that the upstream has in flight, if these are limited.
+    place: Cell<Option<Box<InFlight>>>,
     /// The state of the request body, if it is forwarded.
     upload: OnceCell<Rc<Upload>>,
     /// Bytes that the client sent through a tunnel.
@@ -57,6 +62,7 @@ impl Exchange {
             idle: Cell::new(Duration::from_secs(60)),
             sent: Cell::new(0),
             permit: Cell::new(None),
+            place: Cell::new(None),
             upload: OnceCell::new(),
             tunnelled: Cell::new(0),
             complete: Cell::new(false),
@@ -112,7 +118,29 @@ impl Exchange {
 
     /// Counts bytes of the response body.
     pub(crate) fn add_sent(&self, bytes: usize) {
-        self.sent.set(self.sent.get() + bytes as u64);
+        let sent = self.sent.get() + bytes as u64;
+        self.sent.set(sent);
+        if sent > LARGE {
+            self.leave_place();
+        }
+    }
+
+    /// Holds a place among the requests that the upstream has in flight.
+    pub(crate) fn hold_place(&self, place: InFlight) {
+        self.place.set(Some(Box::new(place)));
+    }
+
+    /// Gives the place back. The upstream may still send for as long as the client reads.
+    pub(crate) fn leave_place(&self) {
+        drop(self.place.take());
+    }
+
+    /// The upstream has answered, well or not.
+    pub(crate) fn set_answered_well(&self, well: bool) {
+        if let Some(mut place) = self.place.take() {
+            place.answered(well);
+            self.place.set(Some(place));
+        }
     }
 
     /// Bytes of the response body that were given to the connection.
@@ -123,6 +151,7 @@ impl Exchange {
     /// Notes that the response body was given to the connection to its end.
     pub(crate) fn set_complete(&self) {
         self.complete.set(true);
+        self.leave_place(); // the client may take its time, the upstream is done
     }
 
     /// Whether the response body was given to the connection to its end.
@@ -165,7 +194,11 @@ impl Exchange {
         let mut future = pin!(future);
         let result = poll_fn(|context| {
             self.deadline.set_waker(context);
-            match future.as_mut().poll(context) {
+            let polled = future.as_mut().poll(context);
+            if let Some(upload) = self.upload.get() {
+                self.follow(upload);
+            }
+            match polled {
                 Poll::Ready(value) => Poll::Ready(Some(value)),
                 Poll::Pending if self.deadline.request_passed() || self.is_over() => Poll::Ready(None),
                 Poll::Pending => Poll::Pending,
@@ -174,6 +207,14 @@ impl Exchange {
         .await;
         self.deadline.set_request(None);
         result
+    }
+
+    /// The place is free while the upstream waits for the client's body.
+    fn follow(&self, upload: &Upload) {
+        if let Some(mut place) = self.place.take() {
+            place.awaits_client(upload.awaits_client());
+            self.place.set(Some(place));
+        }
     }
 
     /// Sets the total timeout of the request.

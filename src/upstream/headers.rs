@@ -88,7 +88,7 @@ pub(super) fn response_trailers(trailers: &mut HeaderMap) {
 pub(super) fn announced(headers: &Headers, underscores: &Underscores) -> SmallVec<[HeaderName; 2]> {
     let lines = headers.get_all(header::TRAILER).flat_map(|line| line.split(|b| *b == b','));
     let names = lines.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
-    names.filter(|name| underscores.pass(name.as_ref())).collect()
+    names.filter(|name| underscores.pass_trailer(name.as_ref())).collect()
 }
 
 /// Removes the trailers of a request that were not announced, or that frame, route or authenticate the message (RFC 9110

@@ -4,11 +4,12 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use sluicegate_limiter::{Span, Time};
 use sluicegate_overload::{Bounds, Class, Entry, Gate, Pool, Priority, Report, Settings};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::clock::Clock;
 use sluicegate_config::OverloadConfig;
@@ -40,6 +41,8 @@ pub struct InFlight {
     overload: Arc<Overload>,
     clock: Clock,
     begun: Time,
+    /// Whether it does not count for now, because its client is slow.
+    is_paused: bool,
     /// Whether it was answered well; `None` if it says nothing of the upstream.
     ended: Option<bool>,
 }
@@ -194,7 +197,7 @@ impl Overload {
     }
 
     fn in_flight(self: &Arc<Self>, begun: Time, clock: Clock) -> InFlight {
-        InFlight { overload: Arc::clone(self), clock, begun, ended: None }
+        InFlight { overload: Arc::clone(self), clock, begun, is_paused: false, ended: None }
     }
 
     /// What operators are shown.
@@ -215,10 +218,30 @@ impl InFlight {
     pub fn answered(&mut self, well: bool) {
         self.ended = Some(well);
     }
+
+    /// The upstream waits for the client, or no longer. Meanwhile the request takes no place, and its time does not count: slow
+    /// clients would keep others out.
+    pub(super) fn awaits_client(&mut self, awaits: bool) {
+        if self.is_paused == awaits {
+            return;
+        }
+        self.is_paused = awaits;
+        let now = self.clock.now();
+        let mut gate = self.overload.gate();
+        if awaits {
+            gate.pause(now, |turn| turn.send(()).is_ok());
+        } else {
+            gate.resume(now);
+            self.begun = now;
+        }
+    }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
+        if self.is_paused {
+            return;
+        }
         let now = self.clock.now();
         let ended = self.ended.map(|well| (now.since(self.begun), well));
         self.overload.gate().leave(now, ended, |turn| turn.send(()).is_ok());
@@ -226,18 +249,33 @@ impl Drop for InFlight {
 }
 
 impl Waiting {
+    /// When there is something to do at the latest: at the deadline, or when the reserve may be used by all.
+    fn wakes_at(&self) -> Instant {
+        let reserved = self.overload.gate().reserved_until(self.clock.now());
+        self.clock.instant(reserved.map_or(self.until, |reserved| reserved.min(self.until)))
+    }
+
     /// Waits for the turn.
     ///
     /// # Errors
     /// If the request has waited for too long, or a more important one has taken its place: after how many seconds it may
     /// come again.
     pub async fn turn(mut self) -> Result<InFlight, u64> {
-        let mut sleep = pin!(tokio::time::sleep_until(self.clock.instant(self.until)));
+        let mut sleep = pin!(tokio::time::sleep_until(self.wakes_at()));
         let waited = std::future::poll_fn(|context: &mut Context<'_>| {
-            if let Poll::Ready(turn) = Pin::new(&mut self.turn).poll(context) {
-                return Poll::Ready(turn.is_ok());
+            loop {
+                if let Poll::Ready(turn) = Pin::new(&mut self.turn).poll(context) {
+                    return Poll::Ready(turn.is_ok());
+                }
+                ready!(sleep.as_mut().poll(context));
+                let now = self.clock.now();
+                if now >= self.until {
+                    return Poll::Ready(false);
+                }
+                // The reserve may be free.
+                self.overload.gate().release(now, |turn| turn.send(()).is_ok());
+                sleep.as_mut().reset(self.wakes_at());
             }
-            sleep.as_mut().poll(context).map(|()| false)
         })
         .await;
         let now = self.clock.now();

@@ -52,7 +52,8 @@ impl Underscores {
         let of_answers = config.introspection.iter().flat_map(|introspection| &introspection.forward);
         let claims = of_jwt.chain(of_answers).map(|(name, _)| name);
         let changed = config.routes.iter().flat_map(|route| &route.shape.request).map(|change| &change.name);
-        let names = reserved.iter().chain(claims).chain(changed).map(HeaderName::as_str);
+        let names = reserved.iter().chain(claims).chain(changed).chain(&config.priorities.header);
+        let names = names.map(HeaderName::as_str);
         let names = names.chain([X_REQUEST_ID, X_CONSUMER_NAME, X_CONSUMER_PLAN]);
         let mut own: Vec<Box<[u8]>> = names.map(|name| name.as_bytes().into()).collect();
         own.sort();
@@ -73,6 +74,16 @@ impl Underscores {
         headers.retain(|name, _| self.pass(name));
     }
 
+    /// Whether the gateway reads or writes the header with this name, which is in lower case.
+    fn is_own(&self, name: &[u8]) -> bool {
+        self.own.binary_search_by(|own| (**own).cmp(name)).is_ok()
+    }
+
+    /// Whether a trailer with this name, which is in lower case, may pass: not in place of a header that the gateway reads or writes.
+    pub fn pass_trailer(&self, name: &[u8]) -> bool {
+        self.pass(name) && !self.is_own(name)
+    }
+
     /// Whether a header with this name, which is in lower case, may pass. A configured name passes; a name that an upstream may
     /// take for a header that the gateway or trusted proxies set does not.
     pub fn pass(&self, name: &[u8]) -> bool {
@@ -82,11 +93,10 @@ impl Underscores {
         if !self.forwarded {
             return false;
         }
-        let is_own = |name: &[u8]| self.own.binary_search_by(|own| (**own).cmp(name)).is_ok();
         let meant: Vec<u8> = name.iter().map(|b| if *b == b'_' { b'-' } else { *b }).collect();
         let is_trusted = TRUSTED.iter().any(|known| known.as_bytes() == meant)
             || FAMILIES.iter().any(|begin| meant.starts_with(begin.as_bytes()));
-        is_own(name) || !(is_own(&meant) || is_trusted || kind(&meant).is_some())
+        self.is_own(name) || !(self.is_own(&meant) || is_trusted || kind(&meant).is_some())
     }
 }
 

@@ -83,6 +83,11 @@ impl Upload {
         self.failed.set(Some(UploadFailure::Broken));
     }
 
+    /// Whether the next bytes have to come from the client.
+    pub(super) fn awaits_client(&self) -> bool {
+        self.awaits_client.get()
+    }
+
     /// Bytes were received from the client or sent to the server: sets the deadline for the next step.
     pub(super) fn progress(&self) {
         let within = match (self.answered.get(), self.awaits_client.get()) {

@@ -15,7 +15,8 @@ use sluicegate::resources::{Loaded, parse};
 use sluicegate_config::{Problem, schema};
 
 /// Words of messages about what no schema can know, and why.
-const BEYOND: [(&str, &str); 128] = [
+const BEYOND: [(&str, &str); 129] = [
+    ("a priority cannot be in", "names that mean something else"),
     ("`penalty` and", "fields that depend on others"),
     ("the bucket would hold", "fields that depend on others"),
     ("`fair` and", "fields that depend on others"),

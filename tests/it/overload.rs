@@ -227,6 +227,68 @@ fn streams_give_their_places_back() {
     assert_eq!(gateway.get("/").status, 200);
 }
 
+/// Clients that send or read slowly take no place from others: the upstream has nothing to do meanwhile.
+#[test]
+fn slow_clients_take_no_place() {
+    let large = vec![b'x'; 20 << 20];
+    let upstream = Upstream::scripted(move |exchange| {
+        if exchange.body().is_err() {
+            return exchange.close();
+        }
+        match exchange.seen.target.as_str() {
+            "/large" => exchange.answer(200, &[], &large),
+            _ => exchange.answer(200, &[], b"done"),
+        }
+    });
+    let gateway = before(&upstream, "adaptive: false, max_in_flight: 2, queue: {size: 0}", "");
+    let mut uploads: Vec<Client> = (0..3)
+        .map(|_| {
+            let mut client = gateway.client();
+            client.request("POST", "/", &[("content-length", "10")]).send("12345");
+            until("its place is free", || (in_flight(&gateway) == 0.0).then_some(()));
+            client
+        })
+        .collect();
+    let _downloads: Vec<Client> = (0..3)
+        .map(|at| {
+            let client = ask(&gateway, "/large", &[]);
+            until("the answer has begun", || (upstream.seen().len() > at).then_some(()));
+            until("its place is free", || (in_flight(&gateway) == 0.0).then_some(()));
+            client
+        })
+        .collect();
+    assert_eq!(gateway.get("/").status, 200);
+    for client in &mut uploads {
+        assert_eq!(client.send("67890").response().status, 200);
+    }
+    until("all places are free", || (in_flight(&gateway) == 0.0).then_some(()));
+}
+
+/// The header of priorities is removed from requests in each form in which a server may read it.
+#[test]
+fn clients_cannot_tell_the_upstream_a_priority() {
+    let upstream = Upstream::scripted(|exchange| {
+        let Ok(body) = exchange.body() else { return exchange.close() };
+        exchange.answer(200, &[], &body);
+    });
+    let more = "underscores: forwarded\npriorities: {header: X-Prio, forward: true}\n";
+    let gateway = before(&upstream, TWO, more);
+    let head = [
+        ("x-prio", "critical"),
+        ("x_prio", "critical"),
+        ("transfer-encoding", "chunked"),
+        ("te", "trailers"),
+        ("trailer", "X-Prio, X_Prio, X-Sum"),
+    ];
+    let mut client = gateway.client();
+    let trailers = "X-Prio: critical\r\nX_Prio: critical\r\nX-Sum: 1\r\n\r\n";
+    client.request("POST", "/", &head).send(format!("1\r\na\r\n0\r\n{trailers}"));
+    assert_eq!(client.response().status, 200);
+    let seen = upstream.last().head;
+    assert_eq!((seen.all("x-prio"), seen.all("x_prio")), (vec!["default"], vec![]));
+    assert_eq!(seen.all("x-sum"), ["1"]);
+}
+
 /// A consumer that asks for much more than the upstream can handle waits behind one that asks for little.
 #[test]
 fn consumers_have_fair_shares_of_an_upstream() {

@@ -58,6 +58,49 @@ fn a_replay_asks_no_service() {
     assert_eq!(outcomes, ["admitted", "admitted", "refused"]);
 }
 
+/// A replay knows slower lanes and fair shares: it decides as the gateway does.
+#[test]
+fn a_replay_decides_with_lanes_and_shares() {
+    let rules = "listen: [127.0.0.1:18080]\n\
+                 limits:\n  lane: {key: ip, rate: 10/s, burst: 2, penalty: {rate: 10/s, waiters: 4}}\n  \
+                 all: {key: global, rate: 20/s, fair: {by: api_key}}\n\
+                 routes:\n  - {name: lane, match: {path: /lane}, respond: {status: 200}, limits: [lane]}\n  \
+                 - {name: all, respond: {status: 200}, limits: [all]}\n";
+    let row = |millis: u64, path: &str, key: &str| {
+        let (second, milli) = (1_720_000_800 + millis / 1_000, millis % 1_000);
+        format!(
+            "{{\"time\": {second}.{milli:03}, \"client_ip\": \"192.0.2.1\", \"method\": \"GET\", \"host\": \"a.test\", \
+             \"path\": \"{path}\", \"headers\": {{\"x-api-key\": \"{key}\"}}}}\n"
+        )
+    };
+    let outcomes_of = |log: String| {
+        let folder = folder(rules, log.as_bytes());
+        let output = folder.run(&["replay", "access.log", "--decisions", "out.jsonl"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+        folder.read("out.jsonl")
+    };
+    let rows = outcomes_of((0..8).map(|_| row(0, "/lane", "a")).collect());
+    let delays: Vec<&str> = rows.iter().map(|row| row["outcome"].as_str().unwrap()).collect();
+    assert_eq!(
+        delays,
+        ["admitted", "admitted", "admitted", "admitted", "admitted", "admitted", "refused", "refused"]
+    );
+    assert_eq!(rows[5]["delay"].as_f64(), Some(0.3), "{}", rows[5]);
+    // One asks for a hundred times a second, the other for four: it loses nothing.
+    let greedy = (0..1_000_u64).map(|at| (at * 10, "greedy"));
+    let modest = (0..40_u64).map(|at| (at * 250 + 5, "modest"));
+    let mut asked: Vec<(u64, &str)> = greedy.chain(modest).collect();
+    asked.sort();
+    let rows = outcomes_of(asked.iter().map(|(at, key)| row(*at, "/all", key)).collect());
+    let admitted = |key: &str| {
+        let rows =
+            asked.iter().zip(&rows).filter(|((_, of), row)| *of == key && row["outcome"] == "admitted");
+        rows.count()
+    };
+    assert_eq!(admitted("modest"), 40);
+    assert!((130..=190).contains(&admitted("greedy")), "{}", admitted("greedy"));
+}
+
 /// A log without hosts matches no route with a host: that is said, with the reason and the targets, and `--host` judges
 /// it.
 #[test]

@@ -46,3 +46,16 @@ fn shared_limits_warn_too() {
     let redis = RedisServer::start();
     warns(&Gateway::start(&(redis.store_within("2s") + TEXT)));
 }
+
+/// A reload that keeps the counters keeps who was warned.
+#[test]
+fn a_reload_counts_nobody_again() {
+    let text = "limits: {l: {key: api_key, rate: 10/d, warn: 50%}}\n\
+                routes: [{name: all, respond: {status: 200}, limits: [l]}]\n";
+    let gateway = Gateway::start(text);
+    (0..6).for_each(|_| _ = gateway.ask("GET", "/", &[("x-api-key", "a")]));
+    assert_eq!(counted(&gateway, "l"), 1.0);
+    gateway.reload(&text.replace("status: 200", "status: 204"));
+    assert_eq!(gateway.ask("GET", "/", &[("x-api-key", "a")]).status, 204);
+    assert_eq!(counted(&gateway, "l"), 1.0);
+}

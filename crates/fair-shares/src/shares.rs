@@ -88,6 +88,8 @@ pub struct Shares {
     table: Table,
     level: Option<u64>,
     ticked: Time,
+    /// The capacity that the last request asked with: a rule may have changed that of the file.
+    capacity: Option<u64>,
     others: Vec<Reported>,
 }
 
@@ -145,7 +147,7 @@ impl Entry {
 impl Shares {
     /// Nobody has asked for anything.
     pub fn new(now: Time) -> Self {
-        Self { table: Table::default(), level: None, ticked: now, others: Vec::new() }
+        Self { table: Table::default(), level: None, ticked: now, capacity: None, others: Vec::new() }
     }
 
     /// A request of this cost comes, of a capacity in millionths of a token per second. `name` is called for a consumer that is not
@@ -158,6 +160,7 @@ impl Shares {
         cost: u64,
         name: impl FnOnce() -> u64,
     ) -> Answer {
+        self.capacity = Some(capacity);
         if now.since(self.ticked) >= TICK {
             self.tick(now, capacity);
         }
@@ -201,10 +204,10 @@ impl Shares {
         }
     }
 
-    /// Computes the level, if it is time; for when no request comes.
+    /// Computes the level, if it is time; for when no request comes. The capacity is that of the last request, or else this one.
     pub fn look(&mut self, now: Time, capacity: u64) -> Standing {
         if now.since(self.ticked) >= TICK {
-            self.tick(now, capacity);
+            self.tick(now, self.capacity.unwrap_or(capacity));
         }
         Standing { level: self.level, consumers: self.table.len() }
     }
@@ -322,6 +325,19 @@ mod tests {
         assert!((0..5_000).all(|milli| milli % 11 != 0 || ask(&mut shares, milli, 1, 1)));
         assert_eq!(shares.look(NOW.plus(Span::from_secs(6)), C), Standing { level: None, consumers: 1 });
         assert_eq!(shares.look(NOW.plus(Span::from_secs(600)), C).consumers, 0);
+    }
+
+    /// A rule may have changed the rate of the file.
+    #[test]
+    fn a_look_divides_what_the_last_request_asked_for() {
+        let mut shares = Shares::new(NOW);
+        for milli in 0..1_000 {
+            ask(&mut shares, milli, 1, 1);
+            let now = NOW.plus(Span::from_millis(milli));
+            shares.look(now, 1_000 * C);
+        }
+        let standing = shares.look(NOW.plus(Span::from_millis(1_100)), 1_000 * C);
+        assert!(standing.level.is_some_and(|level| level < C), "{standing:?}");
     }
 
     #[test]

@@ -4,45 +4,9 @@ use std::collections::VecDeque;
 
 use sluicegate_limiter::{Span, Time};
 
+use crate::class::{CLASSES, Class, Priority, SHARES, Share};
 use crate::limit::{Bounds, Limit, Sums};
 use crate::pool::Report;
-
-/// How important a request is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Priority {
-    /// Goes before all others, and has a part of the limit that others only borrow.
-    Critical,
-    /// In between.
-    #[default]
-    Default,
-    /// Refused first.
-    Sheddable,
-}
-
-/// Whether the consumer of a request has its fair share. Those that have less go before those that have more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Share {
-    /// It asks for less than its share, or nothing is divided.
-    #[default]
-    Modest,
-    /// It asks for more, and this request is within its share.
-    Within,
-    /// It has used up its share.
-    Above,
-}
-
-/// The place of a request in the order of those that wait: its priority, and then its consumer's share.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Class {
-    /// How important it is.
-    pub priority: Priority,
-    /// Its consumer's share.
-    pub share: Share,
-}
-
-/// The number of classes, and of those of one priority.
-const CLASSES: usize = 9;
-const SHARES: usize = 3;
 
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -132,42 +96,6 @@ const KEPT: f64 = 0.9;
 /// How often those that have left are looked for, if the queue is full.
 const FORGET_EVERY: Span = Span::from_millis(10);
 
-impl Priority {
-    /// All of them with their names, the most important one first.
-    pub const NAMED: [(&'static str, Self); 3] =
-        [("critical", Self::Critical), ("default", Self::Default), ("sheddable", Self::Sheddable)];
-    const ALL: [Self; 3] = [Self::Critical, Self::Default, Self::Sheddable];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        Self::NAMED[self as usize].0
-    }
-
-    /// The priority with this name.
-    pub fn named(name: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|priority| priority.name().as_bytes() == name)
-    }
-}
-
-impl Class {
-    /// All classes, the most important one first.
-    fn all() -> impl Iterator<Item = Self> {
-        let shares = [Share::Modest, Share::Within, Share::Above];
-        Priority::ALL.into_iter().flat_map(move |priority| shares.map(|share| Self { priority, share }))
-    }
-
-    /// Its place in that order.
-    const fn index(self) -> usize {
-        self.priority as usize * SHARES + self.share as usize
-    }
-}
-
-impl From<Priority> for Class {
-    fn from(priority: Priority) -> Self {
-        Self { priority, share: Share::Modest }
-    }
-}
-
 impl Settings {
     /// The longest that a request waits.
     pub fn deadline(&self, priority: Priority) -> Span {
@@ -235,7 +163,7 @@ impl<W> Gate<W> {
         } else {
             0
         };
-        self.in_flight < (limit - kept.min(limit)).max(1) + more
+        self.in_flight < ((limit - kept.min(limit)).max(1) + more).min(self.settings.bounds.max.max(1))
     }
 
     /// Whether requests of this priority wait whose consumers ask for more than their shares.
@@ -272,7 +200,11 @@ impl<W> Gate<W> {
             };
             lower.pop_front();
         }
-        self.waiting[class.index()].push_back(Waiter { who: who(), since: now });
+        let queue = &mut self.waiting[class.index()];
+        if queue.is_empty() {
+            self.delays[class.index()] = Delays::default(); // no queue has stood until now
+        }
+        queue.push_back(Waiter { who: who(), since: now });
         Entry::Waits
     }
 
@@ -317,6 +249,21 @@ impl<W> Gate<W> {
             }
         }
         self.release(now, release);
+    }
+
+    /// A request that was in flight gives the upstream nothing to do for now, because its client is slow.
+    pub fn pause(&mut self, now: Time, release: impl FnMut(W) -> bool) {
+        self.leave(now, None, release);
+    }
+
+    /// It goes on, whether there is room or not: the upstream has begun with it.
+    pub fn resume(&mut self, now: Time) {
+        self.begins(now);
+    }
+
+    /// When the reserve is free for others, if it is kept for critical requests now.
+    pub fn reserved_until(&self, now: Time) -> Option<Time> {
+        (self.settings.reserve > 0 && now < self.reserved_until).then_some(self.reserved_until)
     }
 
     /// Lets in as many as there is room for.
@@ -458,5 +405,82 @@ impl Delays {
         }
         self.least = Some(self.least.map_or(waited, |least| least.min(waited)));
         self.standing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Time = Time::from_nanos(1_795_000_000_000_000_000);
+    const FIXED: Settings = Settings {
+        bounds: Bounds { min: 1, max: 10, target: None },
+        adaptive: false,
+        queue: 100,
+        deadline: Span::from_secs(5),
+        reserve: 200_000,
+    };
+
+    fn at(millis: u64) -> Time {
+        START.plus(Span::from_millis(millis))
+    }
+
+    fn enter(gate: &mut Gate<u64>, millis: u64, class: Class) -> Entry {
+        gate.enter(at(millis), class, || millis, |_| false)
+    }
+
+    /// Those that wait for a moment now and then are no standing queue.
+    #[test]
+    fn a_burst_says_nothing_of_the_next_one() {
+        let mut gate = Gate::new(FIXED, START);
+        for burst in 0..4 {
+            let begin = burst * 5_000;
+            let class = Class::from(Priority::Default);
+            let entries: Vec<Entry> = (0..13).map(|_| enter(&mut gate, begin, class)).collect();
+            assert_eq!(entries.iter().filter(|entry| **entry == Entry::Waits).count(), 3, "burst {burst}");
+            let mut released = 0;
+            for _ in 0..10 {
+                gate.leave(at(begin + 90), Some((Span::from_millis(90), true)), |_| {
+                    released += 1;
+                    true
+                });
+            }
+            assert_eq!(released, 3, "burst {burst}");
+            (0..3).for_each(|_| gate.leave(at(begin + 180), None, |_| true));
+        }
+    }
+
+    #[test]
+    fn consumers_that_ask_for_little_do_not_exceed_the_upper_bound() {
+        let mut gate = Gate::new(FIXED, START);
+        let greedy = Class { priority: Priority::Default, share: Share::Above };
+        (0..20).for_each(|_| _ = enter(&mut gate, 0, greedy));
+        (0..20).for_each(|_| _ = enter(&mut gate, 1, Class::from(Priority::Default)));
+        assert_eq!(gate.in_flight(), 10);
+    }
+
+    #[test]
+    fn a_request_that_waits_for_its_client_takes_no_place() {
+        let mut gate = Gate::new(FIXED, START);
+        (0..11).for_each(|_| _ = enter(&mut gate, 0, Class::from(Priority::Default)));
+        gate.pause(at(1), |_| true);
+        assert_eq!((gate.in_flight(), gate.waiting()), (10, [0, 0, 0]));
+        gate.resume(at(2)); // the upstream has begun with it
+        assert_eq!(gate.in_flight(), 11);
+        (0..11).for_each(|_| gate.leave(at(3), None, |_| true));
+        assert_eq!(gate.in_flight(), 0);
+    }
+
+    #[test]
+    fn the_reserve_is_free_a_second_after_the_last_critical_request() {
+        let mut gate = Gate::new(FIXED, START);
+        assert_eq!(enter(&mut gate, 0, Class::from(Priority::Critical)), Entry::Enters);
+        gate.leave(at(1), None, |_| true);
+        let entries: Vec<Entry> =
+            (0..10).map(|_| enter(&mut gate, 2, Class::from(Priority::Default))).collect();
+        assert_eq!(entries.iter().filter(|entry| **entry == Entry::Waits).count(), 2);
+        assert_eq!(gate.reserved_until(at(2)), Some(at(1_000)));
+        gate.release(at(1_000), |_| true);
+        assert_eq!((gate.in_flight(), gate.reserved_until(at(1_000))), (10, None));
     }
 }

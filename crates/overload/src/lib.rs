@@ -6,13 +6,15 @@
 //! What this crate never does: it reads no clock (the time is an argument), does no I/O, and knows no HTTP. The gateway and the
 //! simulation in `tests/` run the same code. Numbers are floating-point: nothing here is exact, because what it measures is not.
 
+mod class;
 mod gate;
 mod limit;
 mod pool;
 mod pressure;
 mod throughput;
 
-pub use gate::{Class, Entry, Gate, Priority, Settings, Share};
+pub use class::{Class, Priority, Share};
+pub use gate::{Entry, Gate, Settings};
 pub use limit::{Bounds, Limit, Sums};
 pub use pool::{Pool, Report};
 pub use pressure::{FULL, is_refused, pressure};

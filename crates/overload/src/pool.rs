@@ -87,8 +87,13 @@ impl Pool {
         // Each wants one at least, so that those with nothing to do now may begin.
         let wants = |gateway: &u64| self.wanted.get(gateway).copied().unwrap_or_default() + 1.0;
         let sum: f64 = self.wanted.keys().map(wants).sum();
-        let part = wants(&own.gateway) / sum.max(1.0);
-        ((f64::from(self.limit.get()) * part) as u32).max(1)
+        let limit = f64::from(self.limit.get());
+        let part = match limit - sum {
+            // What nobody wants now may be wanted anywhere.
+            left if left > 0.0 => wants(&own.gateway) + left / self.wanted.len() as f64,
+            _ => limit * wants(&own.gateway) / sum,
+        };
+        (part as u32).max(1)
     }
 }
 
@@ -109,12 +114,17 @@ mod tests {
         let bounds = Bounds { min: 2, max: 1_000, target: None };
         let mut second = Pool::new(bounds, 20.0, 0.0, NOW);
         let (own, others) = (report(2, 10, 5), [report(1, 10, 0), report(3, 0, 0)]);
-        // 16 of 28 of the 40 that the first one tells.
-        assert_eq!(second.exchanged(NOW, &own, &others), 22);
+        // The first one tells 40, of which all want 28: each has a third of the rest, too.
+        assert_eq!(second.exchanged(NOW, &own, &others), 20);
         assert_eq!(second.told(), (40.0, 0.05));
         // The first is gone: the second goes on from there.
         let now = NOW.plus(Span::from_millis(200));
-        assert_eq!(second.exchanged(now, &own, &[report(3, 0, 0)]), 37);
+        assert_eq!(second.exchanged(now, &own, &[report(3, 0, 0)]), 27);
         assert_eq!(second.told(), (40.0, 0.05));
+        // When more is wanted than there is, parts are in proportion.
+        let own = report(2, 20, 39);
+        second.exchanged(now, &own, &[report(3, 19, 0)]);
+        let parts = (0..20).map(|_| second.exchanged(now, &own, &[report(3, 19, 0)]));
+        assert_eq!(parts.last(), Some(30));
     }
 }

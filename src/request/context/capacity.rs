@@ -100,7 +100,7 @@ impl RequestContext {
             Entered::Refused(within) => Err(within),
         };
         match place {
-            Ok(place) => self.in_flight = Some(place),
+            Ok(place) => self.exchange.hold_place(place),
             Err(within) => {
                 if let Some(fair) =
                     view.upstream(upstream).state().fair.as_ref().filter(|_| class.share == Share::Above)
@@ -147,21 +147,20 @@ impl RequestContext {
     }
 
     /// The upstream has answered, or failed.
-    pub(crate) fn upstream_answered(&mut self, result: &Result<Response, ForwardError>) {
-        let Some(place) = &mut self.in_flight else { return };
+    pub(crate) fn upstream_answered(&self, result: &Result<Response, ForwardError>) {
         match result {
             Ok(response) => {
                 let is_overloaded =
                     [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT].contains(&response.status);
-                place.answered(!is_overloaded);
+                self.exchange.set_answered_well(!is_overloaded);
                 let streams = response.headers.only(header::CONTENT_TYPE).is_some_and(is_stream);
                 if streams || response.status == StatusCode::SWITCHING_PROTOCOLS {
                     // It may go on for hours without any work for the upstream.
-                    self.in_flight = None;
+                    self.exchange.leave_place();
                 }
             }
             Err(ForwardError::ResponseTimeout | ForwardError::ConnectTimeout | ForwardError::Busy) => {
-                place.answered(false);
+                self.exchange.set_answered_well(false);
             }
             // Something is broken, here or there: that says nothing of how much the upstream can handle.
             Err(_) => {}

@@ -3,6 +3,7 @@
 use sluicegate_limiter::{Quota, Rate, SlidingWindow, Span};
 
 use super::section::Section;
+use crate::Priority;
 use crate::at::At;
 use crate::key_spec::Part;
 use crate::listener::ClientIpConfig;
@@ -98,6 +99,34 @@ pub(super) fn warnings(limits: &Section<LimitConfig>, known: Known<'_>, report: 
         guessing(route, &all, known.names, report);
     }
     prefix(limits, known.raw, known.client_ip, report);
+    priorities(known, report);
+}
+
+/// Priorities that change nothing.
+fn priorities(known: Known<'_>, report: &mut Report) {
+    let Known { raw, .. } = known;
+    let header = raw.priorities.as_ref().and_then(|priorities| priorities.value.header.as_ref());
+    if let Some(header) = header.filter(|_| known.client_ip.trusted_proxies.is_empty()) {
+        let problem = header.problem("`header` has no effect without `trusted_proxies`");
+        report.warning(problem.help("name the proxies in front of the gateway; nobody else is believed"));
+    }
+    let upstreams = raw.upstreams.as_ref().map_or(&[][..], |upstreams| &upstreams.value.0);
+    let of_upstream = upstreams
+        .iter()
+        .any(|(_, upstream)| upstream.as_ref().is_some_and(|upstream| upstream.overload.is_some()));
+    if of_upstream || raw.overload.is_some() || header.is_some() {
+        return;
+    }
+    for (route, (name, _)) in known.routes.iter().zip(known.names) {
+        if route.priority != Priority::Default {
+            let problem = name.problem(format!("the priority of `{}` has no effect", name.value));
+            report.warning(
+                problem.help(
+                    "nothing refuses requests by priority: give its upstream `overload`, or the gateway",
+                ),
+            );
+        }
+    }
 }
 
 /// A token bucket that holds less than a second of a high rate refuses what arrives together after a short pause.

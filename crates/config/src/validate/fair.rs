@@ -15,17 +15,17 @@ use crate::{KeySpec, Part};
 
 pub(super) fn fair(raw: &At<RawFair>, context: Context<'_>, report: &mut Report) -> Option<FairConfig> {
     let by = match &raw.value.by {
-        Some(by) => key::key(by, context, report)?,
+        Some(by) => key::key(by, context, report),
         None if context.consumers || context.checked || context.tokens => {
-            KeySpec::new(vec![vec![Part::Consumer]])
+            Some(KeySpec::new(vec![vec![Part::Consumer]]))
         }
         None => {
             let problem = Problem::new(raw.at, "`fair` divides a limit among consumers, and there are none");
             report.error(problem.help("name their file: auth.api_key.consumers, or somebody else: `by: ip`"));
-            return None;
+            None
         }
     };
-    if by.parts().all(|part| matches!(part, Part::Global)) {
+    if by.as_ref().is_some_and(|by| by.parts().all(|part| matches!(part, Part::Global))) {
         let at = raw.value.by.as_ref().map_or(raw.at, |by| by.at);
         let problem = Problem::new(at, "all requests have the key `global`: there is nobody to share with");
         report.error(problem.help("such as `by: consumer`"));
@@ -36,8 +36,9 @@ pub(super) fn fair(raw: &At<RawFair>, context: Context<'_>, report: &mut Report)
         let weight = in_range(&weight, 1..=1_000, "weights", report)?;
         Some((plan.value.clone(), weight as u32))
     };
-    let weights = weights.iter().map(|pair| weight(pair, report)).collect::<Option<_>>()?;
-    Some(FairConfig { by, weights })
+    // All of them are looked at, so that each mistake is reported.
+    let weights: Vec<Option<_>> = weights.iter().map(|pair| weight(pair, report)).collect();
+    Some(FairConfig { by: by?, weights: weights.into_iter().collect::<Option<_>>()? })
 }
 
 /// That of an upstream.

@@ -23,7 +23,7 @@ const WORDS: Words = Words {
     risk: Some("keys that come over http:// can be anybody's"),
 };
 /// Headers that make the message another, or that the gateway writes itself.
-const NOT_FORWARDED: [&str; 14] = [
+pub(super) const TAKEN: [&str; 14] = [
     "connection",
     "content-length",
     "expect",
@@ -99,7 +99,7 @@ pub(super) fn forward(
     for (name, claim) in raw.map_or(&[][..], |forward| &forward.value.0) {
         let Some(header) = value(name, report, header_name) else { continue };
         let plain = header.as_str().replace('_', "-"); // as many servers read it
-        let own = NOT_FORWARDED.contains(&plain.as_str())
+        let own = TAKEN.contains(&plain.as_str())
             || plain.starts_with("proxy-")
             || plain.starts_with("x-forwarded-");
         if own || token == Some(&header) {

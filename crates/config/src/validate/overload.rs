@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::jwt::TAKEN;
 use super::log::share;
 use super::{between, header_name, in_range, value, word};
 use crate::Priority;
@@ -53,6 +54,12 @@ pub(super) fn priorities(
         report.error(problem.help("name their file: auth.api_key.consumers"));
     }
     let header = raw.header.as_ref().and_then(|text| value(text, report, header_name));
+    if let Some((text, name)) = raw.header.as_ref().zip(header.as_ref())
+        && TAKEN.contains(&name.as_str())
+    {
+        let problem = text.problem(format!("a priority cannot be in `{}`", text.value));
+        report.error(problem.help("that header means something else; take a name such as X-Priority"));
+    }
     let forward = raw.forward.as_ref();
     if let Some(forward) =
         forward.filter(|forward| forward.value && raw.header.is_none() && !raw.wrong.contains(&"header"))
@@ -66,18 +73,19 @@ pub(super) fn priorities(
 
 /// That of the gateway itself.
 pub(super) fn own(raw: &RawOwnOverload, report: &mut Report) -> Option<OwnOverloadConfig> {
-    let max_memory = match &raw.max_memory {
-        None => None,
-        Some(text) => Some(value(text, report, |text| match values::bytes(text)? {
+    // `None` is a mistake, `Some(None)` a field that is not there.
+    let max_memory = raw.max_memory.as_ref().map_or(Some(None), |text| {
+        let bytes = value(text, report, |text| match values::bytes(text)? {
             bytes @ LEAST_MEMORY.. => Ok(bytes),
             _ => Err(Mistake::new(format!("`max_memory` is at least 16MiB, not {text}"))),
-        })?),
-    };
+        });
+        bytes.map(Some)
+    });
     let bounds = [(Duration::from_millis(5), "5ms"), (Duration::from_secs(10), "10s")];
     let max_delay = raw.max_delay.as_ref();
     let max_delay =
         max_delay.map_or(Some(MAX_DELAY), |text| between(text, "max_delay", bounds[0], bounds[1], report));
-    Some(OwnOverloadConfig { max_memory, max_delay: max_delay? })
+    Some(OwnOverloadConfig { max_memory: max_memory?, max_delay: max_delay? })
 }
 
 pub(super) fn overload(raw: &RawOverload, report: &mut Report) -> Option<OverloadConfig> {
@@ -109,10 +117,10 @@ pub(super) fn overload(raw: &RawOverload, report: &mut Report) -> Option<Overloa
         }
     }
     let bounds = [(Duration::from_millis(1), "1ms"), (Duration::from_secs(60), "1min")];
-    let latency_target = match &raw.latency_target {
-        None => None,
-        Some(text) => Some(between(text, "latency_target", bounds[0], bounds[1], report)?),
-    };
+    let latency_target = raw
+        .latency_target
+        .as_ref()
+        .map_or(Some(None), |text| between(text, "latency_target", bounds[0], bounds[1], report).map(Some));
     let queue = raw.queue.as_ref().map(|queue| &queue.value);
     let size = queue.and_then(|queue| queue.size.as_ref());
     let size = size.map_or(Some(QUEUE), |n| in_range(n, 0..=100_000, "size", report));
@@ -120,17 +128,14 @@ pub(super) fn overload(raw: &RawOverload, report: &mut Report) -> Option<Overloa
     let deadline =
         deadline.map_or(Some(DEADLINE), |text| between(text, "deadline", bounds[0], bounds[1], report));
     let reserve = raw.reserve.as_ref().and_then(|reserve| reserve.value.critical.as_ref());
-    let reserve = match reserve {
-        None => RESERVE,
-        Some(text) => value(text, report, share)?.as_millionths(),
-    };
+    let reserve = reserve.map_or(Some(RESERVE), |text| Some(value(text, report, share)?.as_millionths()));
     Some(OverloadConfig {
         max_in_flight: most? as u32,
         min_in_flight: least? as u32,
         adaptive,
-        latency_target,
+        latency_target: latency_target?,
         queue_size: size? as usize,
         queue_deadline: deadline?,
-        reserve,
+        reserve: reserve?,
     })
 }

@@ -67,14 +67,12 @@ pub(super) fn upstream(
     let idle = timeout(timeouts.and_then(|t| t.idle.as_ref()), Duration::from_secs(60));
     let tunnel = timeout(timeouts.and_then(|t| t.tunnel.as_ref()), Duration::from_secs(3_600));
     let Transport { protocol, tls, proxy_protocol } = transport;
-    let overload = match &raw.overload {
-        None => None,
-        Some(raw) => Some(overload::overload(&raw.value, report)?),
-    };
-    let fair = match &raw.fair {
-        None => None,
-        Some(fair) => Some(fair::of_upstream(fair, raw.overload.is_some(), context, report)?),
-    };
+    // `None` is a mistake, `Some(None)` a field that is not there.
+    let overload =
+        raw.overload.as_ref().map_or(Some(None), |raw| overload::overload(&raw.value, report).map(Some));
+    let fair = raw.fair.as_ref().map_or(Some(None), |fair| {
+        fair::of_upstream(fair, raw.overload.is_some(), context, report).map(Some)
+    });
     let (max_connections, max_pending) = circuit?;
     Some(UpstreamConfig {
         name: name.value.clone(),
@@ -90,8 +88,8 @@ pub(super) fn upstream(
         retries: retries?,
         max_connections,
         max_pending,
-        overload,
-        fair,
+        overload: overload?,
+        fair: fair?,
     })
 }
 
