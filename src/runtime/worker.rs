@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc;
-use tokio::task::LocalSet;
 
 use super::options::StartError;
 use crate::critical_task::CriticalTasks;
@@ -71,6 +71,8 @@ impl Worker {
         let server = Rc::clone(&self.server);
         let services = Rc::clone(&self.services);
         crate::boxed_future::spawn_local(self.tick());
+        let worker = Rc::clone(&services.worker);
+        crate::boxed_future::spawn_local(async move { worker.backlog.run().await });
         while let Some(command) = commands.recv().await {
             match command {
                 Command::Open(sockets) => sockets.into_iter().for_each(|socket| server.open(socket)),
@@ -123,12 +125,10 @@ pub(super) fn start(
     let shared = Arc::clone(shared);
     let serve = move |critical: CriticalTasks| {
         let _guard = critical.guard("serves");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let local = LocalSet::new();
-        local.block_on(
-            &runtime,
-            async move { Worker::new(shared, index, budget, critical).run(commands).await },
-        );
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        // Its tasks stay on this thread: unlike in a `LocalSet`, none is moved from one queue to another.
+        let runtime = builder.enable_all().build_local(LocalOptions::default())?;
+        runtime.block_on(async move { Worker::new(shared, index, budget, critical).run(commands).await });
         Ok::<(), std::io::Error>(())
     };
     let spawned = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {

@@ -1,11 +1,13 @@
 //! The state of a worker thread that its connections and requests use: clock, coarse deadlines, buffers and random numbers. It
 //! is not shared with other threads.
 
+mod backlog;
 mod buffers;
 mod deadline;
 
 use std::cell::Cell;
 
+pub use self::backlog::Backlog;
 pub use self::buffers::Buffers;
 pub(crate) use self::buffers::READ_SIZE;
 pub use self::deadline::{Deadline, Deadlines};
@@ -18,6 +20,8 @@ pub struct WorkerState {
     pub deadlines: Deadlines,
     /// Buffers of connections.
     pub buffers: Buffers,
+    /// The order in which requests are read.
+    pub(crate) backlog: Backlog,
     clock: Clock,
     /// The limits of clients in the present configuration.
     client: Cell<ClientConfig>,
@@ -31,6 +35,7 @@ impl WorkerState {
         Self {
             deadlines: Deadlines::new(),
             buffers: Buffers::new(clock.wall()),
+            backlog: Backlog::default(),
             client: Cell::new(client),
             random: Cell::new(clock.now().as_nanos() ^ ((index as u64) << 48)),
             clock,

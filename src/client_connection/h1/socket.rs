@@ -30,6 +30,8 @@ pub(crate) struct Socket {
     pub(crate) connection: Rc<Connection>,
     /// The connection closes after the present response.
     pub(crate) ends: Cell<bool>,
+    /// Whether a request is in progress.
+    in_progress: Cell<bool>,
     state: RefCell<State>,
 }
 
@@ -49,6 +51,7 @@ impl Socket {
         Self {
             connection: Rc::clone(connection),
             ends: Cell::new(false),
+            in_progress: Cell::new(false),
             state: RefCell::new(State::new(stream, read)),
         }
     }
@@ -61,6 +64,8 @@ impl Socket {
         let empty = self.state.borrow().read.is_empty();
         let times = self.connection.worker.client();
         self.set_timeout(if empty { times.idle } else { times.head });
+        let backlog = &self.connection.worker.backlog;
+        let mut has_waited = false;
         poll_fn(|context| {
             deadline.set_waker(context);
             let state = &mut *self.state.borrow_mut();
@@ -71,6 +76,11 @@ impl Socket {
                     Err(error) => return Poll::Ready(Next::Refused(Some(error))),
                 }
                 let nothing = state.read.is_empty();
+                if nothing && !has_waited && backlog.is_long() && state.is_readable(context) {
+                    has_waited = true;
+                    backlog.wait(context.waker().clone());
+                    return Poll::Pending;
+                }
                 match state.poll_fill(context, &self.connection) {
                     // Read first: a request that has arrived is served before the connection ends.
                     Poll::Pending if nothing && deadline.take_closing() => return self.end("draining"),
@@ -105,6 +115,8 @@ impl Socket {
 
     /// Begins a request. Returns the number by which its body is read.
     pub(crate) fn begin(&self, decoder: BodyDecoder, expects_continue: bool, is_http10: bool) -> u64 {
+        self.in_progress.set(true);
+        self.connection.worker.backlog.begin();
         let state = &mut *self.state.borrow_mut();
         state.number += 1;
         let reader = match decoder {
@@ -120,8 +132,15 @@ impl Socket {
 
     /// The response begins.
     pub(crate) fn begin_response(&self) {
+        self.end_progress();
         self.state.borrow_mut().writing = Writing::Response;
         self.connection.deadline.set_socket(None);
+    }
+
+    fn end_progress(&self) {
+        if self.in_progress.take() {
+            self.connection.worker.backlog.end();
+        }
     }
 
     /// Runs `work` for the client and sends interim responses meanwhile; `None` if the client disconnects. Polled by hand,
@@ -368,6 +387,7 @@ impl Socket {
 
     /// Closes the connection; with `reset`, so that a response that ends with the connection is not taken for complete.
     pub(crate) fn close(&self, reset: bool) {
+        self.end_progress();
         let state = &mut *self.state.borrow_mut();
         let stream = state.stream.take();
         state.reading.take_back();
@@ -381,6 +401,12 @@ impl Socket {
             Some(ClientStream::Tls(mut stream)) => _ = stream.shutdown().now_or_never(),
             _ => {}
         }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.end_progress();
     }
 }
 

@@ -12,6 +12,7 @@ use super::interim::Interims;
 use crate::client_connection::ClientStream;
 use crate::client_connection::Connection;
 use crate::client_connection::body_rate::ReceiveRate;
+use crate::client_connection::tcp_stream::LazyTcpStream;
 
 /// Bytes of a read into a buffer that is not empty.
 const MORE: usize = 4 << 10;
@@ -148,6 +149,17 @@ impl State {
         };
         self.half_closed = length == 0;
         Poll::Ready(Ok(length))
+    }
+
+    /// Whether bytes have arrived on a socket without TLS that is registered with the runtime. If not, the task is woken when
+    /// they do.
+    pub(crate) fn is_readable(&self, context: &mut Context<'_>) -> bool {
+        match &self.stream {
+            Some(ClientStream::Plain(LazyTcpStream::Registered(socket))) => {
+                socket.poll_read_ready(context).is_ready()
+            }
+            _ => false,
+        }
     }
 
     /// Whether the socket is not registered with the runtime yet.
