@@ -9,6 +9,7 @@ beside each other and are measured in turns, in alternating order; judge the pai
   keys         that the gateway remembers, asked in an order that looks random
   connections  that are kept busy; and the memory of idle ones
   headers      of the request
+  uploads      KiB of the body of a POST, over 16 connections
   workers      on the machine's first two cores, which are also the load's
 """
 import argparse, collections, dataclasses, pathlib, re, resource, shutil, sys, threading, time, urllib.request
@@ -75,6 +76,7 @@ CURVES = {
     "keys": lambda: [Point(x, keys=x, lua=load.script(load.SCATTERED, x)) for x in (1_000, 10_000, 100_000, 1_000_000)],
     "connections": lambda: [Point(x, connections=x, settled=x >= 1_000) for x in busy_connections()],
     "headers": lambda: [Point(x, lua=load.script(headers=fillers(x))) for x in (5, 10, 20, 50, 100)],
+    "uploads": lambda: [Point(x, connections=16, lua=load.script(upload=x << 10)) for x in (1, 4, 16, 64, 256, 1_024)],
     "workers": lambda: [Point(x, workers=x, cores="0-1") for x in (1, 2)],
 }
 

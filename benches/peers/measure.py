@@ -86,15 +86,21 @@ def middle(rows, field):
     return statistics.median(row[field] for row in rows)
 
 
-def scenario(programs, upstreams, commands, names, this, rounds, seconds):
+def scenario(programs, paths, upstreams, commands, names, this, rounds, seconds):
     """Rows of all peers in one scenario, and why some have none."""
     protocol = "tls" if this.tls else "h2c" if this.streams else "h1"
-    rules = peers.Rules(upstreams[this.body], protocol, "refuse" if this.status == 429 else "admit",
+    rules = peers.Rules(upstreams["websocket" if this.message else this.body], protocol,
+                        "refuse" if this.status == 429 else "admit", websocket=this.message > 0,
                         certificate=programs.certificate() if this.tls else None)
     lua = programs.write("load.lua", load.script(close=this.close, upload=this.upload, chunked=this.chunked))
     body = programs.write("body", "x" * this.upload) if this.upload and this.streams else None
+    requests = programs.write("requests.txt", load.requests(headers=load.UPGRADE if this.message else {"Connection": "close"}))
 
     def drive(port, seconds):
+        if this.message:
+            return load.websocket(programs, paths["websocket-load"], port, seconds, this.connections, this.message, requests)
+        if this.resumed:
+            return load.resumed(programs, paths["tls-load"], port, seconds, this.connections, requests)
         url = f"http{'s' if this.tls else ''}://127.0.0.1:{port}"
         if this.streams:
             return load.h2load(programs, url, seconds, this.connections, this.streams, body=body)
@@ -102,7 +108,8 @@ def scenario(programs, upstreams, commands, names, this, rounds, seconds):
 
     def warm(_, port):
         drive(port, 1)  # this also spends every key's first request
-        load.probe(port, protocol, this.status, this.body, programs)
+        if not this.message:
+            load.probe(port, protocol, this.status, this.body, programs)
 
     def take(name):
         process, port = running[name]

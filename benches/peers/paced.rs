@@ -1,15 +1,17 @@
 //! Requests at a fixed rate, whatever the gateway does: how long each takes.
 //!
-//!     cargo run --profile dist --example paced-load -- 127.0.0.1:8080 RATE CONNECTIONS SECONDS < REQUESTS
+//!     cargo run --profile dist --example paced-load -- 127.0.0.1:8080 RATE CONNECTIONS SECONDS [BYTES] < REQUESTS
 //!
 //! Standard input is a list of requests, each ending in an empty line, that are sent in turn; each on the connection that
-//! has been free the longest. One thread sends when a request is due, another reads the answers. A request that is due while
+//! has been free the longest. Behind each goes a body of BYTES, of which their Content-Length tells. One thread sends when a request is due, another reads the answers. A request that is due while
 //! no connection is free waits for one, and its time counts from when it was due: a gateway that stalls is charged for all
 //! that it kept waiting, not for one request on each connection. That the sender itself wakes up late is not the gateway's
 //! doing and not counted. Prints one line of names and numbers: answers that were 200 and others, percentiles in
 //! microseconds, the share of requests that found no free connection.
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)] // it reads clocks, and a test tool may end in a panic
+
+mod answers;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -26,25 +28,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What the sender tells the reader: on which connection a request is under way, and when it was due.
 type Sent = (usize, Instant);
 
-/// The length of the body that a whole head announces, and where the body begins. None while the head goes on.
-fn head(bytes: &[u8]) -> Option<(usize, usize)> {
-    let mut headers = [httparse::EMPTY_HEADER; 64];
-    let mut response = httparse::Response::new(&mut headers);
-    let httparse::Status::Complete(end) = response.parse(bytes).expect("an answer in HTTP/1.1") else {
-        return None;
-    };
-    let length = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
-    let length = std::str::from_utf8(length.expect("a Content-Length").value).unwrap().parse().unwrap();
-    Some((length, end))
-}
-
 /// Reads answers until the sender has ended and all are there. How long each took, and how many were not 200.
 fn read(sockets: &[TcpStream], sent: Receiver<Sent>, free: &Sender<usize>) -> (Vec<Duration>, usize) {
     let mut poll = Poll::new().unwrap();
     for (at, socket) in sockets.iter().enumerate() {
         poll.registry().register(&mut SourceFd(&socket.as_raw_fd()), Token(at), Interest::READABLE).unwrap();
     }
-    let mut answers: Vec<Vec<u8>> = vec![Vec::new(); sockets.len()];
+    let mut received: Vec<Vec<u8>> = vec![Vec::new(); sockets.len()];
     let mut due: Vec<Option<Instant>> = vec![None; sockets.len()];
     let (mut times, mut others, mut under_way, mut ended) = (Vec::new(), 0, 0_usize, false);
     let mut events = Events::with_capacity(1024);
@@ -70,16 +60,16 @@ fn read(sockets: &[TcpStream], sent: Receiver<Sent>, free: &Sender<usize>) -> (V
             loop {
                 match (&sockets[at]).read(&mut buffer) {
                     Ok(0) => panic!("the gateway closed a connection"),
-                    Ok(read) => answers[at].extend_from_slice(&buffer[..read]),
+                    Ok(read) => received[at].extend_from_slice(&buffer[..read]),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(error) => panic!("reading: {error}"),
                 }
             }
-            if let Some((length, end)) = head(&answers[at])
-                && answers[at].len() >= end + length
+            if let Some((length, end)) = answers::head(&received[at])
+                && received[at].len() >= end + length
             {
-                others += usize::from(!answers[at].starts_with(b"HTTP/1.1 200"));
-                answers[at].clear();
+                others += usize::from(!received[at].starts_with(b"HTTP/1.1 200"));
+                received[at].clear();
                 times.push(now.saturating_duration_since(due[at].take().expect("an answer to a request")));
                 under_way -= 1;
                 let _ = free.send(at);
@@ -93,16 +83,19 @@ fn read(sockets: &[TcpStream], sent: Receiver<Sent>, free: &Sender<usize>) -> (V
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [address, rate, connections, seconds] = &arguments[..] else {
+    let (needed, bytes) = arguments.split_at(arguments.len().min(4));
+    let [address, rate, connections, seconds] = needed else {
         panic!("what is needed: ADDRESS RATE CONNECTIONS SECONDS");
     };
+    let body = vec![b'x'; bytes.first().map_or(0, |bytes| bytes.parse().unwrap())];
     let address: SocketAddr = address.parse().unwrap();
     let rate: f64 = rate.parse().unwrap();
     let connections: usize = connections.parse().unwrap();
     let requests = (rate * seconds.parse::<f64>().unwrap()) as u32;
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).unwrap();
-    let texts: Vec<&[u8]> = text.split_inclusive("\r\n\r\n").map(str::as_bytes).collect();
+    let texts: Vec<Vec<u8>> =
+        text.split_inclusive("\r\n\r\n").map(|head| [head.as_bytes(), &body].concat()).collect();
 
     let sockets: Vec<TcpStream> = (0..connections)
         .map(|_| {
@@ -116,7 +109,7 @@ fn main() {
     let (tell_free, free) = channel();
     (0..connections).for_each(|at| tell_free.send(at).unwrap());
 
-    let (mut times, others, waited) = std::thread::scope(|scope| {
+    let (times, others, waited) = std::thread::scope(|scope| {
         let (to, freed) = (&sockets, tell_free);
         let reader = scope.spawn(move || read(to, sent, &freed));
         let (begin, mut waited) = (Instant::now(), 0_u32);
@@ -131,22 +124,16 @@ fn main() {
                 free.recv_timeout(PATIENCE).expect("a connection that is free again")
             });
             tell_sent.send((at, due)).unwrap();
-            (&sockets[at]).write_all(texts[turn as usize % texts.len()]).expect("room for a request");
+            (&sockets[at]).write_all(&texts[turn as usize % texts.len()]).expect("room for a request");
         }
         drop(tell_sent);
         let (times, others) = reader.join().unwrap();
         (times, others, waited)
     });
-    times.sort_unstable();
-    let micros = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e6;
     println!(
-        "done {} other {others} p50 {:.0} p90 {:.0} p99 {:.0} p999 {:.0} max {:.0} waited {:.4}",
+        "done {} other {others} waited {:.4} {}",
         times.len(),
-        micros(0.5),
-        micros(0.9),
-        micros(0.99),
-        micros(0.999),
-        micros(1.0),
-        f64::from(waited) / f64::from(requests)
+        f64::from(waited) / f64::from(requests),
+        answers::percentiles(times)
     );
 }

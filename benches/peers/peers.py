@@ -21,6 +21,7 @@ class Rules:
     protocol: str = "h1"  # or "h2c" (HTTP/2 without TLS), or "tls" (both, by ALPN)
     limit: str = "admit"  # every request; or "refuse": all but a key's first; or "slow": ten, and few more
     max_keys: int = 200_000  # room for so many
+    websocket: bool = False  # whether requests are upgrades
     certificate: pathlib.Path | None = None  # the folder with cert.pem, key.pem and both.pem
 
 
@@ -49,6 +50,7 @@ def nginx(folder, port, rules, headers):
     tls = "" if rules.protocol != "tls" else f"""
     ssl_certificate {rules.certificate}/cert.pem; ssl_certificate_key {rules.certificate}/key.pem;
     ssl_protocols TLSv1.2 TLSv1.3;"""
+    upgrade = "proxy_set_header Upgrade $http_upgrade; " if rules.websocket else ""
     text = f"""
 {"user root; " if os.geteuid() == 0 else ""}worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/log crit;
 events {{ worker_connections 16384; }}
@@ -59,7 +61,7 @@ http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folde
   upstream api {{ server 127.0.0.1:{rules.upstream}; keepalive 4096; keepalive_requests 100000000; }}
   server {{ listen 127.0.0.1:{port}{listen} reuseport backlog=4096;{tls}{refusal}
     location / {{{limit}{request} limit_req zone=keys {burst}; proxy_pass http://api; proxy_http_version 1.1;
-      proxy_set_header Connection ""; proxy_set_header Host $host;
+      {upgrade}proxy_set_header Connection "{"upgrade" if rules.websocket else ""}"; proxy_set_header Host $host;
       proxy_set_header X-Forwarded-For $remote_addr; }} }} }}
 """
     (folder / "nginx.conf").write_text(text)
@@ -77,6 +79,7 @@ defaults
   timeout connect 1s
   timeout client 60s
   timeout server 60s
+  timeout tunnel 60s
   http-reuse always
 frontend edge
   bind 127.0.0.1:{port}{bind} backlog 4096
@@ -117,6 +120,8 @@ def envoy(folder, port, rules):
             alpn_protocols: [h2, http/1.1]
             tls_certificates:
             - {{certificate_chain: {{filename: {rules.certificate}/cert.pem}}, private_key: {{filename: {rules.certificate}/key.pem}}}}"""
+    upgrades = "" if not rules.websocket else """
+          upgrade_configs: [{upgrade_type: websocket}]"""
     text = f"""
 static_resources:
   listeners:
@@ -129,7 +134,7 @@ static_resources:
         typed_config:
           "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
           stat_prefix: edge
-          use_remote_address: true
+          use_remote_address: true{upgrades}
           route_config:
             virtual_hosts:
             - {{name: api, domains: ["*"], routes: [{{match: {{prefix: /}}, route: {{cluster: api, timeout: 60s}}}}]}}
@@ -180,8 +185,8 @@ routes:
 
 
 def hyper(folder, port, rules, binary):
-    if rules.protocol == "tls" or rules.limit == "refuse":
-        raise Failed("it has neither TLS nor limits")
+    if rules.protocol == "tls" or rules.limit == "refuse" or rules.websocket:
+        raise Failed("it has no TLS, no limits and no upgrades")
     return [binary, f"127.0.0.1:{port}", f"127.0.0.1:{rules.upstream}", rules.protocol]
 
 

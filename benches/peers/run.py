@@ -2,7 +2,7 @@
 import json, pathlib, resource, shutil, signal, socket, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-EXAMPLES = ("light-upstream", "paced-load", "bare-hyper")
+EXAMPLES = ("light-upstream", "paced-load", "tls-load", "websocket-load", "bare-hyper")
 
 
 class Failed(Exception):
@@ -69,11 +69,11 @@ class Programs:
         path.write_text(text)
         return str(path)
 
-    def start(self, core, name, command, stdout=None):
+    def start(self, core, name, command, stdout=None, stdin="/dev/null"):
         """Starts a program on a core; what it says is kept in a log."""
-        with open(self.folder / f"{name}.log", "w") as log:
+        with open(self.folder / f"{name}.log", "w") as log, open(stdin) as told:
             process = subprocess.Popen(["taskset", "-c", str(core), *map(str, command)], stdout=stdout or log, stderr=log,
-                                       stdin=subprocess.DEVNULL)
+                                       stdin=told)
         process.log = self.folder / f"{name}.log"
         self.running.append(process)
         return process
@@ -104,7 +104,7 @@ class Programs:
         raise Failed(f"{ended}: " + (" / ".join(said) or "and said nothing"))
 
     def upstream(self, path, *specs):
-        """Starts the light upstream; the ports of its listeners, one for each spec (`BYTES` or `BYTES@MILLISECONDS`)."""
+        """Starts the light upstream; the ports of its listeners, one for each spec (upstream.rs says which there are)."""
         process = self.start(self.load_core, "upstream", [path, *specs], stdout=subprocess.PIPE)
         return [int(process.stdout.readline()) for _ in specs]
 

@@ -14,6 +14,8 @@ class Scenario:
     tls: bool = False
     upload: int = 0  # bytes of the body of a request; 0: GET
     chunked: bool = False  # whether its length is not told beforehand
+    resumed: bool = False  # whether TLS sessions are resumed, on each connection
+    message: int = 0  # bytes of a WebSocket message that is sent back, which is a request then
 
 
 ALL = [
@@ -34,4 +36,8 @@ ALL = [
     Scenario("O", "a TLS handshake per request", tls=True, close=True),
     Scenario("P", "5,000 connections", connections=5000),
     Scenario("Q", "POST 64 KiB, HTTP/2 without TLS", connections=8, streams=8, upload=64 << 10),
+    Scenario("R", "POST 1 MiB, chunked", connections=16, upload=1 << 20, chunked=True),
+    Scenario("S", "a resumed TLS handshake per request", connections=16, tls=True, close=True, resumed=True),
+    Scenario("T", "WebSocket, 100 bytes sent back", message=100),
+    Scenario("U", "WebSocket, 64 KiB sent back", connections=16, message=64 << 10),
 ]

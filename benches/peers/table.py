@@ -34,6 +34,19 @@ def latencies(rows):
     return lines
 
 
+def beside(rows):
+    """Of requests on kept connections, alone and beside handshakes."""
+    lines = [["", "p50 µs alone", "beside", "p99 µs alone (min–max)", "beside (min–max)", "beside to alone",
+              "sluicegate to it, beside", "p99.9 µs alone", "beside", "core busy, beside"]]
+    for name, mine in rows.items():
+        alone = [{"p99 beside": row["p99"]} for row in mine]
+        ratio = "1" if name == OURS else spread(ratios(rows.get(OURS, []), mine, "p99 beside"))
+        lines.append([name, f"{middle(mine, 'p50'):.0f}", f"{middle(mine, 'p50 beside'):.0f}", spread(three(mine, "p99"), 0),
+                      spread(three(mine, "p99 beside"), 0), spread(ratios(mine, alone, "p99 beside")), ratio,
+                      f"{middle(mine, 'p999'):.0f}", f"{middle(mine, 'p999 beside'):.0f}", f"{middle(mine, 'busy') * 100:.0f} %"])
+    return lines
+
+
 def memory(told):
     """Of the memory, in MB and bytes."""
     lines = [["", "at rest, MB", "idle HTTP/1.1 connection, bytes", "idle TLS connection", "busy pair", "key"]]

@@ -1,13 +1,17 @@
 //! The server behind the gateways that `benches/peers` compares: one thread, one epoll, every answer made beforehand.
 //!
-//!     cargo run --profile dist --example light-upstream -- 100 10240 100@30000
+//!     cargo run --profile dist --example light-upstream -- 100 10240 100@30000 websocket
 //!
 //! Each argument is a listener on a free port: the bytes of its answers' bodies, and behind an `@` the milliseconds for
 //! which it leaves requests waiting. It prints the ports, one a line. It answers any request over HTTP/1.1 with 200, after
-//! its body if its method is POST, and keeps connections open; nothing else is understood. It shares a core with the load,
-//! so what it costs is what the load lacks.
+//! its body if its method is POST, and keeps connections open; nothing else is understood. `websocket` is a listener that
+//! takes any request for an upgrade with the key of RFC 6455 §1.3, and sends all messages back as they arrive. It shares a
+//! core with the load, so what it costs is what the load lacks.
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)] // it reads clocks, and a test tool may end in a panic
+
+mod frames;
+mod requests;
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -18,11 +22,19 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use socket2::{Domain, Socket, Type};
 
+use frames::Frames;
+use requests::{Body, heads};
+
+/// The answer to an upgrade: what belongs to the key is a constant, as the key is.
+const SWITCHED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                          Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+
 /// One address, and what it answers.
 struct Listener {
     socket: TcpListener,
     answer: Vec<u8>,
     delay: Duration,
+    websocket: bool,
 }
 
 /// A connection of a gateway.
@@ -33,84 +45,17 @@ struct Connection {
     begun: Vec<u8>,
     /// What is to come of the body of a POST.
     body: Body,
+    /// What is to come of a message, once it is upgraded.
+    frames: Option<Frames>,
     /// What the socket did not take at once.
     unsent: Vec<u8>,
 }
 
-/// The rest of a body.
-enum Body {
-    None,
-    /// So many bytes.
-    Sized(usize),
-    /// Chunks: of the present one so many bytes, with the line end behind it, are to come.
-    Chunk(usize),
-    /// The line with the size of the next chunk: the size so far, and whether the digits have ended.
-    Size(usize, bool),
-    /// The end of the last line, of two bytes.
-    End(usize),
-}
-
-impl Body {
-    /// The body that follows a head.
-    fn of(head: &[u8]) -> Self {
-        if !head.starts_with(b"POST") {
-            return Self::None;
-        }
-        let head = String::from_utf8_lossy(head).to_ascii_lowercase();
-        let value = |name: &str| Some(head.split_once(name)?.1.split("\r\n").next()?.trim().to_owned());
-        match value("\r\ncontent-length:").map(|length| length.parse().expect("a length")) {
-            Some(0) => Self::None,
-            Some(length) => Self::Sized(length),
-            None if value("\r\ntransfer-encoding:").is_some() => Self::Size(0, false),
-            None => Self::None,
-        }
-    }
-
-    /// Takes what belongs to the body: the number of bytes.
-    fn take(&mut self, bytes: &[u8]) -> usize {
-        let mut at = 0;
-        while at < bytes.len() {
-            match self {
-                Self::None => break,
-                Self::Sized(left) | Self::Chunk(left) => {
-                    let taken = (*left).min(bytes.len() - at);
-                    (*left, at) = (*left - taken, at + taken);
-                    if *left == 0 {
-                        *self =
-                            if matches!(self, Self::Sized(_)) { Self::None } else { Self::Size(0, false) };
-                    }
-                }
-                Self::Size(size, ended) => {
-                    match bytes[at] {
-                        b'\n' if *size == 0 => *self = Self::End(2),
-                        b'\n' => *self = Self::Chunk(*size + 2),
-                        byte => match char::from(byte).to_digit(16) {
-                            Some(digit) if !*ended => *size = *size * 16 + digit as usize,
-                            _ => *ended = true,
-                        },
-                    }
-                    at += 1;
-                }
-                Self::End(left) => {
-                    (*left, at) = (*left - 1, at + 1);
-                    if *left == 0 {
-                        *self = Self::None;
-                    }
-                }
-            }
-        }
-        at
-    }
-}
-
 fn listener(spec: &str) -> Listener {
     let (size, delay) = spec.split_once('@').unwrap_or((spec, "0"));
-    let size: usize = size.parse().expect("a number of bytes");
+    let websocket = size == "websocket";
+    let answer = if websocket { Vec::new() } else { answer(size.parse().expect("a number of bytes")) };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nServer: light\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
-         Content-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
-    );
     // mio's own has room for 128 connections that are not accepted yet: a thousand at once would wait a second for their
     // next try, and gateways give them up.
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -119,26 +64,18 @@ fn listener(spec: &str) -> Listener {
     socket.set_nonblocking(true).unwrap();
     Listener {
         socket: TcpListener::from_std(socket.into()),
-        answer: [head.as_bytes(), &vec![b'x'; size]].concat(),
+        answer,
         delay: Duration::from_millis(delay.parse().expect("a number of milliseconds")),
+        websocket,
     }
 }
 
-/// How many heads end in `bytes`, and where the last of them does.
-fn heads(bytes: &[u8]) -> (usize, usize) {
-    let (mut count, mut end, mut at) = (0, 0, 3);
-    while at < bytes.len() {
-        // The end is CR LF CR LF: a byte that is neither cannot be in it, nor can the end be in the three before it.
-        match bytes[at] {
-            b'\n' if bytes[at - 3..].starts_with(b"\r\n\r\n") => {
-                (count, end) = (count + 1, at + 1);
-                at += 4;
-            }
-            b'\r' | b'\n' => at += 1,
-            _ => at += 4,
-        }
-    }
-    (count, end)
+fn answer(size: usize) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nServer: light\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
+         Content-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
+    );
+    [head.as_bytes(), &vec![b'x'; size]].concat()
 }
 
 impl Connection {
@@ -192,6 +129,36 @@ impl Connection {
             bytes = &bytes[end - before..];
         }
         count
+    }
+
+    /// Reads what there is, upgrades the connection if it is not yet, and sends messages back. False if the connection is
+    /// no more.
+    fn echo(&mut self, buffer: &mut [u8], closing: bool) -> bool {
+        loop {
+            let read = match self.socket.read(buffer) {
+                Ok(0) => return false,
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => return false,
+            };
+            if let Some(frames) = &mut self.frames {
+                frames.echo(&buffer[..read], &mut self.unsent);
+            } else {
+                // A client sends no message before it has the answer, so nothing follows the head.
+                self.begun.extend_from_slice(&buffer[..read]);
+                if self.begun.ends_with(b"\r\n\r\n") {
+                    self.frames = Some(Frames::default());
+                    self.unsent.extend_from_slice(SWITCHED);
+                }
+            }
+            if !self.answer(&[], 0) {
+                return false;
+            }
+            if read < buffer.len() && !closing {
+                return true;
+            }
+        }
     }
 
     /// Sends answers, and what was left of the last ones first. False if the connection is no more.
@@ -248,7 +215,8 @@ fn main() {
                     let _ = socket.set_nodelay(true);
                     poll.registry().register(&mut socket, Token(listeners.len() + at), interest).unwrap();
                     let (begun, unsent) = (Vec::new(), Vec::new());
-                    let connection = Connection { socket, listener: token, begun, body: Body::None, unsent };
+                    let (body, frames) = (Body::None, None);
+                    let connection = Connection { socket, listener: token, begun, body, frames, unsent };
                     connections.resize_with(connections.len().max(at + 1), || None);
                     connections[at] = Some(connection);
                 }
@@ -256,9 +224,11 @@ fn main() {
             }
             let at = token - listeners.len();
             let Some(connection) = &mut connections[at] else { continue };
-            let Listener { answer, delay, .. } = &listeners[connection.listener];
+            let Listener { answer, delay, websocket, .. } = &listeners[connection.listener];
             let mut alive = true;
-            if event.is_readable() {
+            if event.is_readable() && *websocket {
+                alive = connection.echo(&mut buffer, event.is_read_closed());
+            } else if event.is_readable() {
                 match connection.requests(&mut buffer, event.is_read_closed()) {
                     None => alive = false,
                     Some(count) if delay.is_zero() => alive = count == 0 || connection.answer(answer, count),
