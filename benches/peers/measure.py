@@ -99,8 +99,8 @@ def scenario(programs, paths, upstreams, commands, names, this, rounds, seconds)
     def drive(port, seconds):
         if this.message:
             return load.websocket(programs, paths["websocket-load"], port, seconds, this.connections, this.message, requests)
-        if this.resumed:
-            return load.resumed(programs, paths["tls-load"], port, seconds, this.connections, requests)
+        if this.handshake:
+            return load.handshakes(programs, paths["tls-load"], port, this.handshake, seconds, this.connections, requests)
         url = f"http{'s' if this.tls else ''}://127.0.0.1:{port}"
         if this.streams:
             return load.h2load(programs, url, seconds, this.connections, this.streams, body=body)

@@ -14,7 +14,7 @@ class Scenario:
     tls: bool = False
     upload: int = 0  # bytes of the body of a request; 0: GET
     chunked: bool = False  # whether its length is not told beforehand
-    resumed: bool = False  # whether TLS sessions are resumed, on each connection
+    handshake: str = ""  # of TLS, for each request: "full" or "resumed"
     message: int = 0  # bytes of a WebSocket message that is sent back, which is a request then
 
 
@@ -33,11 +33,11 @@ ALL = [
     Scenario("L", "POST 64 KiB", upload=64 << 10),
     Scenario("M", "POST 64 KiB, chunked", upload=64 << 10, chunked=True),
     Scenario("N", "POST 1 MiB", connections=16, upload=1 << 20),
-    Scenario("O", "a TLS handshake per request", tls=True, close=True),
+    Scenario("O", "a full TLS handshake per request", connections=16, tls=True, handshake="full"),
     Scenario("P", "5,000 connections", connections=5000),
     Scenario("Q", "POST 64 KiB, HTTP/2 without TLS", connections=8, streams=8, upload=64 << 10),
     Scenario("R", "POST 1 MiB, chunked", connections=16, upload=1 << 20, chunked=True),
-    Scenario("S", "a resumed TLS handshake per request", connections=16, tls=True, close=True, resumed=True),
+    Scenario("S", "a resumed TLS handshake per request", connections=16, tls=True, handshake="resumed"),
     Scenario("T", "WebSocket, 100 bytes sent back", message=100),
     Scenario("U", "WebSocket, 64 KiB sent back", connections=16, message=64 << 10),
 ]
