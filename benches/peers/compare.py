@@ -36,7 +36,8 @@ def arguments():
                         "POSTs, TLS handshakes, and of GETs beside handshakes")
     parser.add_argument("--rate", type=int, help="the rate of GETs and POSTs, in requests a second (GETs: 2500; POSTs: half of "
                         "what the slowest peer can)")
-    parser.add_argument("--handshakes", type=int, help="the rate of handshakes (half of what the slowest peer can)")
+    parser.add_argument("--handshakes", type=int, help="the rate of handshakes (half of what the slowest peer can); half of "
+                        "them beside GETs")
     parser.add_argument("--memory", action="store_true", help="memory for a connection and a key too")
     parser.add_argument("--connections", type=int, default=2000, help="how many connections for that (2000)")
     parser.add_argument("--binary", help="the gateway (what cargo build --profile dist makes)")
@@ -65,7 +66,7 @@ def latencies(args, paths, programs, report, upstream, commands, names, absent):
         heading = f"{rate:,} {kind.title} a second, {latency.CONNECTIONS} connections: {rounds} rounds of {args.seconds} s"
         report.add(heading, table.latencies(rows), absent | failed, rows, args.json)
         failures |= failed
-    handshakes = rate  # of the table before, so that both can be read together
+    handshakes = rate // 2  # with the GETs, the rate of the table before would be more than some peers can
     rows, failed = latency.beside(programs, paths, upstream, commands, names, gets, handshakes, rounds, args.seconds)
     heading = (f"{gets:,} GETs a second, {latency.CONNECTIONS} TLS connections, alone and beside {handshakes:,} handshakes a "
                f"second: {rounds} rounds of {args.seconds} s")
