@@ -71,8 +71,10 @@ impl Worker {
         let server = Rc::clone(&self.server);
         let services = Rc::clone(&self.services);
         crate::boxed_future::spawn_local(self.tick());
-        let worker = Rc::clone(&services.worker);
-        crate::boxed_future::spawn_local(async move { worker.backlog.run().await });
+        // Two tasks: each looks for events before it goes on.
+        let (requests, handshakes) = (Rc::clone(&services.worker), Rc::clone(&services.worker));
+        crate::boxed_future::spawn_local(async move { requests.backlog.run().await });
+        crate::boxed_future::spawn_local(async move { handshakes.handshakes.run().await });
         while let Some(command) = commands.recv().await {
             match command {
                 Command::Open(sockets) => sockets.into_iter().for_each(|socket| server.open(socket)),

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::rustls::server::Acceptor;
 
 use super::listeners::Server;
 use crate::client_connection::{ClientStream, Connection, Full, LazyTcpStream, ListenerState};
@@ -150,7 +151,16 @@ async fn tls_handshake(
     let worker = &connection.worker;
     connection.deadline.set_socket(Some(worker.deadlines.after(tls.timeout)));
     let _pending = handshakes.begin(&connection.deadline);
-    let accepting = TlsAcceptor::from(Arc::clone(&tls.config)).accept(socket).into_fallible();
+    let mut hello = LazyConfigAcceptor::new(Acceptor::default(), socket);
+    let accepting = async {
+        let hello = match (&mut hello).await {
+            Ok(hello) => hello,
+            Err(error) => return Err((error, hello.take_io())),
+        };
+        worker.handshakes.wait().await; // what follows signs
+        let accepted = hello.into_stream(Arc::clone(&tls.config)).into_fallible().await;
+        accepted.map_err(|(error, socket)| (error, Some(socket)))
+    };
     match before_deadline(connection, accepting).await {
         Some(Ok(stream)) => {
             connection.deadline.set_socket(Some(worker.deadlines.after(worker.client().head)));
@@ -161,7 +171,7 @@ async fn tls_handshake(
             connection.log_close(format_args!("the TLS handshake failed: {error}"));
             // Errors of rustls have this kind; others are errors of the socket.
             let has_alert = error.kind() == ErrorKind::InvalidData;
-            Err((Handshake::Failed, has_alert.then_some(socket)))
+            Err((Handshake::Failed, socket.filter(|_| has_alert)))
         }
         None if connection.deadline.expired_early() => {
             connection.log_close("too many TLS handshakes are under way, and this one was the oldest");
