@@ -41,7 +41,7 @@ impl UpstreamState {
         let _ = tokio::time::timeout(RESOLVE_TIMEOUT, lookups).await; // requests meanwhile get 502
     }
 
-    /// Resolves names and checks the health of endpoints, forever. Must be called inside a `LocalSet`.
+    /// Resolves names and checks the health of endpoints, forever. Must be called inside a `LocalSet` or `LocalRuntime`.
     pub async fn maintain(self: Arc<Self>) {
         let names = self.names();
         let mut probes: Vec<(Arc<EndpointState>, AbortOnDrop)> = Vec::new();

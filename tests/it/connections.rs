@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::harness::{Client, Gateway, Setup, Stopwatch, Upstream, patience, sleep, until};
+use crate::harness::{Client, Gateway, Setup, Stopwatch, Upstream, gated_upstream, patience, sleep, until};
 
 const ROUTES: &str = "routes: [{respond: {status: 200}}]\n";
 
@@ -125,4 +125,24 @@ fn a_lack_of_descriptors_costs_no_processor_time() {
     let watch = Stopwatch::start();
     serves_again(&gateway);
     assert!(watch.elapsed() < patience(1), "{:?}", watch.elapsed());
+}
+
+/// A busy worker reads requests later, but a slow upstream gets all of them, and none of them waits for another.
+#[test]
+fn many_clients_of_a_slow_upstream_wait_for_it_only() {
+    const CLIENTS: usize = 200;
+    let (upstream, gate) = gated_upstream();
+    let rules = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{upstream: api}]\n";
+    let gateway = Gateway::before(&upstream, rules);
+    let mut clients = served(&gateway, CLIENTS);
+    for client in &mut clients {
+        client.request("GET", "/slow", &[]);
+    }
+    let slow = || upstream.seen().iter().filter(|seen| seen.target == "/slow").count();
+    until("the upstream has all of them", || (slow() == CLIENTS).then_some(()));
+    assert_eq!(gateway.get("/").status, 200, "a quick request overtakes them");
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.response().status, 200);
+    }
 }
