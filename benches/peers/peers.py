@@ -223,8 +223,8 @@ def version(name, binary):
     ask = {"nginx": ["nginx", "-v"], "haproxy": ["haproxy", "-v"], "envoy": [envoy_binary(), "--version"],
            OURS: [binary, "--version"]}[name]
     told = subprocess.run(ask, capture_output=True, text=True, check=False)
-    number = re.search(r"\d+\.\d+\.\d+", told.stdout + told.stderr)
-    return number.group() if number else "?"
+    number = re.search(r"(?:version:? |sluicegate )\S*?(\d+\.\d+\.\d+)", told.stdout + told.stderr)
+    return number.group(1) if number else "?"
 
 
 def start(programs, name, command, rules, label):
