@@ -70,11 +70,18 @@ impl Worker {
     pub(super) async fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) {
         let server = Rc::clone(&self.server);
         let services = Rc::clone(&self.services);
-        crate::boxed_future::spawn_local(self.tick());
         // Two tasks: each looks for events before it goes on.
-        let (requests, handshakes) = (Rc::clone(&services.worker), Rc::clone(&services.worker));
-        crate::boxed_future::spawn_local(async move { requests.backlog.run().await });
-        crate::boxed_future::spawn_local(async move { handshakes.handshakes.run().await });
+        let (worker, guard) = (Rc::clone(&services.worker), self.critical.guard("lets requests go on"));
+        crate::boxed_future::spawn_local(async move {
+            let _guard = guard;
+            worker.backlog.run().await;
+        });
+        let (worker, guard) = (Rc::clone(&services.worker), self.critical.guard("lets handshakes go on"));
+        crate::boxed_future::spawn_local(async move {
+            let _guard = guard;
+            worker.handshakes.run().await;
+        });
+        crate::boxed_future::spawn_local(self.tick());
         while let Some(command) = commands.recv().await {
             match command {
                 Command::Open(sockets) => sockets.into_iter().for_each(|socket| server.open(socket)),

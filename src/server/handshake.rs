@@ -158,6 +158,9 @@ async fn tls_handshake(
             Err(error) => return Err((error, hello.take_io())),
         };
         worker.handshakes.wait().await; // what follows signs
+        if connection.deadline.socket_passed() {
+            std::future::pending::<()>().await; // it is too late
+        }
         let accepted = hello.into_stream(Arc::clone(&tls.config)).into_fallible().await;
         accepted.map_err(|(error, socket)| (error, Some(socket)))
     };
