@@ -70,16 +70,16 @@ impl Worker {
     pub(super) async fn run(self, mut commands: mpsc::UnboundedReceiver<Command>) {
         let server = Rc::clone(&self.server);
         let services = Rc::clone(&self.services);
-        // Two tasks: each looks for events before it goes on.
-        let (worker, guard) = (Rc::clone(&services.worker), self.critical.guard("lets requests go on"));
+        let (worker, guard) = (Rc::clone(&services.worker), self.critical.guard("wakes waiting requests"));
         crate::boxed_future::spawn_local(async move {
             let _guard = guard;
             worker.backlog.run().await;
         });
-        let (worker, guard) = (Rc::clone(&services.worker), self.critical.guard("lets handshakes go on"));
+        // A task of its own: in a common one, a wake-up for requests would end the wait for the next iteration.
+        let (paced, guard) = (Rc::clone(&server), self.critical.guard("wakes waiting TLS handshakes"));
         crate::boxed_future::spawn_local(async move {
             let _guard = guard;
-            worker.handshakes.run().await;
+            paced.handshakes.pacer.run().await;
         });
         crate::boxed_future::spawn_local(self.tick());
         while let Some(command) = commands.recv().await {
@@ -135,7 +135,7 @@ pub(super) fn start(
     let serve = move |critical: CriticalTasks| {
         let _guard = critical.guard("serves");
         let mut builder = tokio::runtime::Builder::new_current_thread();
-        // Its tasks stay on this thread: unlike in a `LocalSet`, none is moved from one queue to another.
+        // Costs less than a `LocalSet`, whose tasks pass through a queue of their own.
         let runtime = builder.enable_all().build_local(LocalOptions::default())?;
         runtime.block_on(async move { Worker::new(shared, index, budget, critical).run(commands).await });
         Ok::<(), std::io::Error>(())

@@ -14,6 +14,7 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::server::Acceptor;
 
 use super::listeners::Server;
+use super::pacer::Pacer;
 use crate::client_connection::{ClientStream, Connection, Full, LazyTcpStream, ListenerState};
 use crate::metrics::{Handshake, Refusal};
 use crate::tls::{ServerTls, TlsSession};
@@ -30,9 +31,14 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// The limits for discarding input after a TLS alert: the time, and the number of bytes.
 const DISCARD: (Duration, u64) = (Duration::from_secs(2), 1 << 20);
 
-/// The TLS handshakes of a worker that are in progress, oldest first.
+/// The TLS handshakes of a worker.
 #[derive(Default)]
-pub(crate) struct Handshakes(RefCell<VecDeque<Weak<PendingHandshake>>>);
+pub(crate) struct Handshakes {
+    /// Those in progress, oldest first.
+    pending: RefCell<VecDeque<Weak<PendingHandshake>>>,
+    /// Spreads their computations.
+    pub(crate) pacer: Pacer,
+}
 
 /// A TLS handshake that is in progress, and the deadlines of its connection.
 struct PendingHandshake(Rc<Deadline>);
@@ -41,7 +47,7 @@ impl Handshakes {
     /// Registers a handshake, which counts until the result is dropped. If there are too many, aborts the oldest one.
     fn begin(&self, deadline: &Rc<Deadline>) -> Rc<PendingHandshake> {
         let one = Rc::new(PendingHandshake(Rc::clone(deadline)));
-        let mut all = self.0.borrow_mut();
+        let mut all = self.pending.borrow_mut();
         if all.len() >= HANDSHAKES {
             all.retain(|other| other.strong_count() > 0);
             if all.len() >= HANDSHAKES
@@ -157,9 +163,9 @@ async fn tls_handshake(
             Ok(hello) => hello,
             Err(error) => return Err((error, hello.take_io())),
         };
-        worker.handshakes.wait().await; // what follows signs
+        handshakes.pacer.wait().await; // `into_stream` computes the keys and the signature
         if connection.deadline.socket_passed() {
-            std::future::pending::<()>().await; // it is too late
+            std::future::pending::<()>().await; // not worth the computation: the deadline ends it
         }
         let accepted = hello.into_stream(Arc::clone(&tls.config)).into_fallible().await;
         accepted.map_err(|(error, socket)| (error, Some(socket)))
@@ -224,6 +230,6 @@ mod tests {
         waiting.push(handshakes.begin(&deadline()));
         assert!(oldest.expired_early() && oldest.socket_passed());
         assert!(!waiting[1].0.expired_early());
-        assert_eq!(handshakes.0.borrow().len(), HANDSHAKES);
+        assert_eq!(handshakes.pending.borrow().len(), HANDSHAKES);
     }
 }

@@ -16,8 +16,8 @@ pub struct Server {
     /// Serves the requests.
     pub(super) services: Rc<Services>,
     pub(super) listeners: RefCell<Vec<Rc<Listener>>>,
-    /// TLS handshakes in progress.
-    pub(super) handshakes: Handshakes,
+    /// The TLS handshakes.
+    pub(crate) handshakes: Handshakes,
     /// Limits the client connections of the process.
     pub(super) budget: Arc<ConnectionBudget>,
     pub(super) critical: CriticalTasks,

@@ -9,6 +9,7 @@ mod h2;
 mod handshake;
 mod listen_socket;
 mod listeners;
+mod pacer;
 
 pub(crate) use accept::drain;
 pub use connection_budget::ConnectionBudget;

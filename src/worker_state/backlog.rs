@@ -1,100 +1,86 @@
-//! The order in which a busy worker reads requests. Requests that are in progress go on first; clients whose next request has
-//! arrived wait, unread, until few are in progress. Otherwise a thousand clients that send at the same time have a thousand
-//! requests in progress, and none of their memory, nor that of their upstream connections in the kernel, is still in the
-//! caches of the processor when the response arrives. A worker that has nothing else to do never lets anybody wait.
+//! The order in which a busy worker reads requests: it finishes requests in progress before it reads further ones. Otherwise a
+//! thousand clients that send at the same time have a thousand requests in progress, and neither their memory nor that of
+//! their upstream connections in the kernel is still in the processor's caches when the responses arrive. A worker with
+//! nothing else to do reads at once.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::task::{Poll, Waker};
+use std::cell::Cell;
+use std::task::Waker;
 
-/// So many requests in progress keep a worker busy.
-const ENOUGH: usize = 32;
-/// So many more begin if the worker had nothing to do for those in progress.
-const MORE: usize = 16;
-/// Of so many responses, one lowers the number of requests in progress that is found to be enough.
-const FORGETS: usize = 4;
+use super::waiters::Waiters;
 
-/// The requests in progress on the HTTP/1.1 connections of a worker, and the connections that wait with another one.
+/// The number of requests in progress that usually keeps a worker busy.
+const BUSY: usize = 32;
+/// The number of requests that are read at once when those in progress do not keep the worker busy.
+const STEP: usize = 16;
+/// The number of responses after which one request less is taken to keep the worker busy.
+const DECAY: usize = 4;
+
+/// The requests in progress on the HTTP/1.1 connections of a worker, and the connections whose next request has arrived but is
+/// not read yet.
 #[derive(Default)]
 pub struct Backlog {
     in_progress: Cell<usize>,
-    /// The requests in progress above [`ENOUGH`] with which the worker still had nothing to do.
-    above: Cell<usize>,
-    /// Requests that ended since the worker last looked for events.
+    /// The number of requests in progress, beyond [`BUSY`], that did not keep the worker busy.
+    extra: Cell<usize>,
+    /// Requests that ended since the last iteration of the event loop.
     ended: Cell<usize>,
-    /// Those that ended since `above` was lowered.
-    remembered: Cell<usize>,
-    waiting: RefCell<VecDeque<Waker>>,
-    /// The task that lets them go on, while none waits.
-    task: Cell<Option<Waker>>,
+    /// Requests that ended since `extra` was lowered: fewer than [`DECAY`].
+    ended_before: Cell<usize>,
+    waiting: Waiters,
 }
 
 impl Backlog {
-    /// Whether the next request should wait. If few wait, it need not be the last: that costs less.
+    /// Whether the next request should wait. While few wait, a new one may overtake them: that saves a wake-up.
     #[inline]
     pub(crate) fn is_long(&self) -> bool {
-        self.in_progress.get() >= ENOUGH + self.above.get() || self.waiting.borrow().len() >= MORE
+        self.in_progress.get() >= BUSY + self.extra.get() || self.waiting.len() >= STEP
     }
 
-    /// Wakes `waker` when its request may be read. It may be read earlier, too.
+    /// Wakes `waker` when its request should be read. Reading it earlier is allowed.
     pub(crate) fn wait(&self, waker: Waker) {
-        self.waiting.borrow_mut().push_back(waker);
-        if let Some(task) = self.task.take() {
-            task.wake();
-        }
+        self.waiting.push(waker);
+        self.waiting.notify();
     }
 
-    /// A request begins.
+    /// A request was read.
     #[inline]
     pub(crate) fn begin(&self) {
         self.in_progress.set(self.in_progress.get() + 1);
     }
 
-    /// A request has its response, or needs none.
+    /// A request has its response, or will have none.
     #[inline]
     pub(crate) fn end(&self) {
         self.in_progress.set(self.in_progress.get().saturating_sub(1));
         self.ended.set(self.ended.get() + 1);
     }
 
-    /// Lets waiting requests go on, forever.
+    /// Wakes waiting connections. Never ends.
     pub(crate) async fn run(&self) {
-        loop {
-            poll_fn(|context| {
-                if self.waiting.borrow().is_empty() {
-                    self.task.set(Some(context.waker().clone()));
-                    return Poll::Pending;
-                }
-                Poll::Ready(())
-            })
-            .await;
-            // Before the runtime goes on here, it looks for events and runs the tasks that wait for them.
-            tokio::task::yield_now().await;
-            let count = self.next();
-            self.waiting.borrow_mut().drain(..count).for_each(Waker::wake);
-        }
+        self.waiting.serve(|| self.waiting.len() > 0, || self.next()).await;
     }
 
-    /// The number of waiting requests that may begin now.
+    /// The most waiting connections that may read their request in this iteration of the event loop.
     fn next(&self) -> usize {
         let ended = self.ended.take();
-        let remembered = self.remembered.get() + ended;
-        self.remembered.set(remembered % FORGETS);
-        self.above.set(self.above.get().saturating_sub(remembered / FORGETS));
         let in_progress = self.in_progress.get();
+        let since = self.ended_before.get() + ended;
+        self.ended_before.set(since % DECAY);
+        self.extra.set(self.extra.get().saturating_sub(since / DECAY));
         if ended == 0 {
-            self.above.set((in_progress + MORE).saturating_sub(ENOUGH).max(self.above.get()));
+            self.extra.set((in_progress + STEP).saturating_sub(BUSY).max(self.extra.get()));
         }
-        let room = (ENOUGH + self.above.get()).saturating_sub(in_progress);
-        // Requests that never wait, such as those over TLS, may take all of the room.
-        room.max(ended.div_ceil(2)).min(self.waiting.borrow().len())
+        // Requests that never wait, such as those over TLS, may take all of the room: half of what ended is read in any case.
+        (BUSY + self.extra.get()).saturating_sub(in_progress).max(ended.div_ceil(2))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::future::poll_fn;
     use std::rc::Rc;
+    use std::task::Poll;
 
     use futures_util::FutureExt;
     use tokio::task::{LocalSet, spawn_local, yield_now};
@@ -138,57 +124,57 @@ mod tests {
     #[test]
     fn few_requests_never_wait() {
         with(async |backlog, begun| {
-            arrivals(backlog, begun, ENOUGH);
+            arrivals(backlog, begun, BUSY);
             yield_now().await;
-            assert_eq!(begun.borrow().len(), ENOUGH);
+            assert_eq!(begun.borrow().len(), BUSY);
         });
     }
 
     #[test]
     fn while_responses_come_no_more_begin_than_end() {
         with(async |backlog, begun| {
-            arrivals(backlog, begun, 10 * ENOUGH);
-            while begun.borrow().len() < 9 * ENOUGH {
+            arrivals(backlog, begun, 10 * BUSY);
+            while begun.borrow().len() < 9 * BUSY {
                 let before = begun.borrow().len();
                 (0..4).for_each(|_| backlog.end());
                 yield_now().await;
-                assert!(backlog.in_progress.get() <= ENOUGH + MORE, "{}", backlog.in_progress.get());
-                assert!(begun.borrow().len() <= before + ENOUGH + MORE);
+                assert!(backlog.in_progress.get() <= BUSY + STEP, "{}", backlog.in_progress.get());
+                assert!(begun.borrow().len() <= before + BUSY + STEP);
             }
             let mut begun = begun.borrow().clone().into_iter().enumerate();
-            assert!(begun.all(|(at, number)| at.abs_diff(number) <= ENOUGH), "nearly in their order");
+            assert!(begun.all(|(at, number)| at.abs_diff(number) <= BUSY), "nearly in their order");
         });
     }
 
     #[test]
     fn without_responses_all_begin_soon() {
         with(async |backlog, begun| {
-            arrivals(backlog, begun, 10 * ENOUGH);
-            for _ in 0..2 * 10 * ENOUGH / MORE {
+            arrivals(backlog, begun, 10 * BUSY);
+            for _ in 0..2 * 10 * BUSY / STEP {
                 yield_now().await;
             }
-            assert_eq!(begun.borrow().len(), 10 * ENOUGH);
+            assert_eq!(begun.borrow().len(), 10 * BUSY);
             // They end, and as many more begin at once: as the worker had nothing to do with so many.
-            (0..ENOUGH).for_each(|_| backlog.end());
+            (0..BUSY).for_each(|_| backlog.end());
             assert!(!backlog.is_long());
             // After a busy time few are enough again.
-            (0..10 * ENOUGH * FORGETS).for_each(|_| backlog.end());
+            (0..10 * BUSY * DECAY).for_each(|_| backlog.end());
             backlog.next();
-            assert_eq!(backlog.above.get(), 0);
+            assert_eq!(backlog.extra.get(), 0);
         });
     }
 
     #[test]
     fn requests_that_never_wait_starve_nobody() {
         with(async |backlog, begun| {
-            (0..10 * ENOUGH).for_each(|_| backlog.begin());
-            arrivals(backlog, begun, ENOUGH);
-            for _ in 0..2 * ENOUGH {
+            (0..10 * BUSY).for_each(|_| backlog.begin());
+            arrivals(backlog, begun, BUSY);
+            for _ in 0..2 * BUSY {
                 backlog.end();
                 backlog.begin();
                 yield_now().await;
             }
-            assert_eq!(begun.borrow().len(), ENOUGH);
+            assert_eq!(begun.borrow().len(), BUSY);
         });
     }
 

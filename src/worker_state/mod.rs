@@ -4,7 +4,7 @@
 mod backlog;
 mod buffers;
 mod deadline;
-mod turns;
+mod waiters;
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ pub use self::backlog::Backlog;
 pub use self::buffers::Buffers;
 pub(crate) use self::buffers::READ_SIZE;
 pub use self::deadline::{Deadline, Deadlines};
-pub use self::turns::Turns;
+pub(crate) use self::waiters::Waiters;
 use crate::clock::Clock;
 use sluicegate_config::ClientConfig;
 
@@ -24,8 +24,6 @@ pub struct WorkerState {
     pub buffers: Buffers,
     /// The order in which requests are read.
     pub(crate) backlog: Backlog,
-    /// The turns of TLS handshakes.
-    pub(crate) handshakes: Turns,
     clock: Clock,
     /// The limits of clients in the present configuration.
     client: Cell<ClientConfig>,
@@ -40,7 +38,6 @@ impl WorkerState {
             deadlines: Deadlines::new(),
             buffers: Buffers::new(clock.wall()),
             backlog: Backlog::default(),
-            handshakes: Turns::default(),
             client: Cell::new(client),
             random: Cell::new(clock.now().as_nanos() ^ ((index as u64) << 48)),
             clock,

@@ -22,8 +22,8 @@ const WORDS: Words = Words {
     of: "a JWK set",
     risk: Some("keys that come over http:// can be anybody's"),
 };
-/// Headers that make the message another, or that the gateway writes itself.
-pub(super) const TAKEN: [&str; 14] = [
+/// Headers that frame or route the message, or that the gateway sets itself.
+const RESERVED: [&str; 14] = [
     "connection",
     "content-length",
     "expect",
@@ -39,6 +39,12 @@ pub(super) const TAKEN: [&str; 14] = [
     "x-real-ip",
     "x-request-id",
 ];
+
+/// Whether a header frames or routes the message, or is set by the gateway itself.
+pub(super) fn is_reserved(header: &HeaderName) -> bool {
+    let plain = header.as_str().replace('_', "-"); // as many servers read it
+    RESERVED.contains(&plain.as_str()) || plain.starts_with("proxy-") || plain.starts_with("x-forwarded-")
+}
 
 pub(super) fn jwt(
     At { at, value: raw }: &At<RawJwt>,
@@ -98,11 +104,7 @@ pub(super) fn forward(
     let mut headers: Vec<(HeaderName, String)> = Vec::new();
     for (name, claim) in raw.map_or(&[][..], |forward| &forward.value.0) {
         let Some(header) = value(name, report, header_name) else { continue };
-        let plain = header.as_str().replace('_', "-"); // as many servers read it
-        let own = TAKEN.contains(&plain.as_str())
-            || plain.starts_with("proxy-")
-            || plain.starts_with("x-forwarded-");
-        if own || token == Some(&header) {
+        if is_reserved(&header) || token == Some(&header) {
             report.error(
                 name.problem(format!("a claim cannot be forwarded as `{}`", name.value)).help(
                     "that header means something else already; take a name of your own, such as X-User",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::jwt::TAKEN;
+use super::jwt::is_reserved;
 use super::log::share;
 use super::{between, header_name, in_range, value, word};
 use crate::Priority;
@@ -55,10 +55,14 @@ pub(super) fn priorities(
     }
     let header = raw.header.as_ref().and_then(|text| value(text, report, header_name));
     if let Some((text, name)) = raw.header.as_ref().zip(header.as_ref())
-        && TAKEN.contains(&name.as_str())
+        && is_reserved(name)
     {
         let problem = text.problem(format!("a priority cannot be in `{}`", text.value));
-        report.error(problem.help("that header means something else; take a name such as X-Priority"));
+        report.error(
+            problem.help(
+                "that header means something else already; take a name of your own, such as X-Priority",
+            ),
+        );
     }
     let forward = raw.forward.as_ref();
     if let Some(forward) =
