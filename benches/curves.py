@@ -10,6 +10,7 @@ beside each other and are measured in turns, in alternating order; judge the pai
   connections  that are kept busy; and the memory of idle ones
   headers      of the request
   uploads      KiB of the body of a POST, over 16 connections
+  handshakes   full ones of TLS at once, each for one request
   workers      on the machine's first two cores, which are also the load's
 """
 import argparse, collections, dataclasses, pathlib, re, resource, shutil, sys, threading, time, urllib.request
@@ -38,14 +39,16 @@ class Point:
     connections: int = 64
     workers: int = 1
     cores: str = ""  # of the gateway, instead of the one that is told
+    handshakes: bool = False  # whether each request has a connection with a full TLS handshake
     keys: int = 0  # to be sent before it begins
     settled: bool = False  # whether it is measured only when all connections are open; and the memory of idle ones first
 
 
-def config(port, admin, upstream, point):
+def config(port, admin, upstream, point, certificate):
     limits = [f"limit-{at}" for at in range(point.limits)]
     # So slowly that no counter is forgotten, and with room for all requests of a run.
-    lines = [f"listen: [{{address: 127.0.0.1:{port}, max_connections: 100k}}]", f"admin: {{address: 127.0.0.1:{admin}}}",
+    tls = f", tls: {{certificates: {{cert: {certificate}/cert.pem, key: {certificate}/key.pem}}}}" if certificate else ""
+    lines = [f"listen: [{{address: 127.0.0.1:{port}, max_connections: 100k{tls}}}]", f"admin: {{address: 127.0.0.1:{admin}}}",
              "access_log: off", "max_headers: 256", "limits:"]
     lines += [f"  {name}: {{key: api_key | ip, rate: 1000000/h, burst: 1000000000, max_keys: 2M}}" for name in limits]
     lines += [f"upstreams: {{api: {{servers: [http://127.0.0.1:{upstream}]}}}}", "routes:"]
@@ -77,6 +80,7 @@ CURVES = {
     "connections": lambda: [Point(x, connections=x, settled=x >= 1_000) for x in busy_connections()],
     "headers": lambda: [Point(x, lua=load.script(headers=fillers(x))) for x in (5, 10, 20, 50, 100)],
     "uploads": lambda: [Point(x, connections=16, lua=load.script(upload=x << 10)) for x in (1, 4, 16, 64, 256, 1_024)],
+    "handshakes": lambda: [Point(x, connections=x, handshakes=True) for x in (1, 4, 16, 64, 256, 1_024)],
     "workers": lambda: [Point(x, workers=x, cores="0-1") for x in (1, 2)],
 }
 
@@ -118,17 +122,21 @@ def settled_row(process, admin, connections, drive, seconds):
             "busy": (user + system) / took, "done": done, "other": 0}
 
 
-def prepare(programs, binary, upstream, curve, point):
+def prepare(programs, paths, upstream, curve, point):
     """Starts the gateway of a point and brings it to where it is measured: what measures it for so many seconds, and the
     bytes of an idle connection if they were to be measured."""
     name, port, admin = f"{curve}-{point.x}", free_port(), free_port()
     note(f"{curve}: starting {point.x:,}")
     lua = programs.write(f"{name}.lua", point.lua)
-    file = programs.write(f"{name}.yaml", config(port, admin, upstream, point))
-    process = programs.start(point.cores or programs.proxy_core, name, [binary, "run", "--workers", point.workers, "--config", file])
+    requests = programs.write("requests.txt", load.requests(headers={"Connection": "close"}))
+    certificate = programs.certificate() if point.handshakes else None
+    file = programs.write(f"{name}.yaml", config(port, admin, upstream, point, certificate))
+    process = programs.start(point.cores or programs.proxy_core, name, [paths["sluicegate"], "run", "--workers", point.workers, "--config", file])
     programs.await_port(process, port, 120)
 
     def load_for(seconds, arguments=()):
+        if point.handshakes:
+            return load.handshakes(programs, paths["tls-load"], port, "full", seconds, point.connections, requests)
         return load.wrk(programs, f"http://127.0.0.1:{port}", seconds, point.connections, lua, arguments=arguments)
 
     def drive(seconds, arguments=()):
@@ -147,13 +155,13 @@ def prepare(programs, binary, upstream, curve, point):
     return lambda seconds: measure.row(process.pid, lambda: drive(seconds)), None
 
 
-def curve(programs, binary, upstream, name, rounds, seconds):
+def curve(programs, paths, upstream, name, rounds, seconds):
     """Rows by point, bytes of idle connections by point, and why some points have none."""
     before, take, idle, failed = list(programs.running), {}, {}, {}
     try:
         for point in CURVES[name]():
             try:
-                take[point.x], idle[point.x] = prepare(programs, binary, upstream, name, point)
+                take[point.x], idle[point.x] = prepare(programs, paths, upstream, name, point)
             except Failed as error:
                 failed[point.x] = str(error)
                 note(f"{name}: {point.x:,}: {error}")
@@ -200,7 +208,7 @@ def main():
         with Programs([int(core) for core in args.cores.split(",")]) as programs:
             upstream, = programs.upstream(paths["light-upstream"], 100)
             for name in names:
-                rows, idle, failed = curve(programs, paths["sluicegate"], upstream, name, args.rounds, args.seconds)
+                rows, idle, failed = curve(programs, paths, upstream, name, args.rounds, args.seconds)
                 report.add(f"{name}: {args.rounds} rounds of {args.seconds} s", lines(name, rows, idle), failed,
                            {"rows": rows, "idle": idle}, args.json)
                 failures |= failed

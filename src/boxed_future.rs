@@ -10,7 +10,9 @@ use tokio::task::JoinHandle;
 pub(crate) fn boxed_future<'a, F: Future + 'a>(
     make: impl FnOnce() -> F,
 ) -> Pin<Box<dyn Future<Output = F::Output> + 'a>> {
-    Box::pin(make())
+    // With `Box::pin`, the compiler makes the future on the stack and copies all of it.
+    let future: Box<F> = Box::write(Box::new_uninit(), make());
+    Box::into_pin(future)
 }
 
 /// Spawns a task on this thread. Tokio compiles its task code anew for each type of future, and boxes large ones anyway:

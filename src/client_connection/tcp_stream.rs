@@ -1,14 +1,14 @@
 //! The socket of a client, which is registered with the runtime at the first wait. A connection with a single request that
 //! has arrived by the time it is accepted is never registered.
 
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::{self, Shutdown};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -17,7 +17,14 @@ const FIRST: usize = 4 << 10;
 
 /// A socket that does not block.
 #[derive(Debug)]
-pub(crate) enum LazyTcpStream {
+pub(crate) struct LazyTcpStream {
+    socket: Socket,
+    /// The flags of each `send`.
+    flags: SendFlags,
+}
+
+#[derive(Debug)]
+enum Socket {
     /// Not registered: no task had to wait for it yet.
     New(net::TcpStream),
     /// Registered with the runtime.
@@ -27,9 +34,29 @@ pub(crate) enum LazyTcpStream {
 }
 
 impl LazyTcpStream {
+    /// A socket that is not registered yet.
+    pub(crate) fn new(socket: net::TcpStream) -> Self {
+        Self { socket: Socket::New(socket), flags: SendFlags::NOSIGNAL }
+    }
+
+    /// From now on, the kernel may hold back bytes that do not fill a segment. For the last bytes before the connection is closed:
+    /// they leave together with the end of the connection, in one segment less.
+    pub(crate) fn close_follows(&mut self) {
+        #[cfg(target_os = "linux")]
+        self.flags.insert(SendFlags::MORE);
+    }
+
     /// Whether it is not registered with the runtime yet.
     pub(crate) fn is_new(&self) -> bool {
-        matches!(self, Self::New(_))
+        matches!(self.socket, Socket::New(_))
+    }
+
+    /// Whether it is registered with the runtime and bytes have arrived. If not, the task is woken when they do.
+    pub(crate) fn is_readable(&self, context: &mut Context<'_>) -> bool {
+        match &self.socket {
+            Socket::Registered(socket) => socket.poll_read_ready(context).is_ready(),
+            Socket::New(_) | Socket::Lost => false,
+        }
     }
 
     /// The socket, registered with the runtime from now on.
@@ -37,23 +64,23 @@ impl LazyTcpStream {
     /// # Errors
     /// If the registration fails.
     pub(crate) fn registered(&mut self) -> io::Result<&mut TcpStream> {
-        if let Self::New(_) = self
-            && let Self::New(socket) = std::mem::replace(self, Self::Lost)
+        if let Socket::New(_) = self.socket
+            && let Socket::New(socket) = std::mem::replace(&mut self.socket, Socket::Lost)
         {
-            *self = Self::Registered(TcpStream::from_std(socket)?);
+            self.socket = Socket::Registered(TcpStream::from_std(socket)?);
         }
-        match self {
-            Self::Registered(socket) => Ok(socket),
-            Self::New(_) | Self::Lost => Err(io::ErrorKind::NotConnected.into()),
+        match &mut self.socket {
+            Socket::Registered(socket) => Ok(socket),
+            Socket::New(_) | Socket::Lost => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
     /// The file descriptor; `None` if the registration failed.
     pub(crate) fn handle(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Self::New(socket) => Some(socket.as_fd()),
-            Self::Registered(socket) => Some(socket.as_fd()),
-            Self::Lost => None,
+        match &self.socket {
+            Socket::New(socket) => Some(socket.as_fd()),
+            Socket::Registered(socket) => Some(socket.as_fd()),
+            Socket::Lost => None,
         }
     }
 
@@ -62,8 +89,22 @@ impl LazyTcpStream {
         &mut self,
         work: impl FnOnce(&mut net::TcpStream) -> io::Result<T>,
     ) -> Option<io::Result<T>> {
-        let Self::New(socket) = self else { return None };
+        let Socket::New(socket) = &mut self.socket else { return None };
         unless_it_blocks(work(socket))
+    }
+
+    /// Does `send` with its flags; `None` if it would block, or if the registration failed.
+    fn send(
+        &self,
+        send: impl FnOnce(BorrowedFd<'_>, SendFlags) -> rustix::io::Result<usize>,
+    ) -> Option<io::Result<usize>> {
+        unless_it_blocks(match &self.socket {
+            Socket::New(socket) => send(socket.as_fd(), self.flags).map_err(io::Error::from),
+            Socket::Registered(socket) => {
+                socket.try_io(Interest::WRITABLE, || Ok(send(socket.as_fd(), self.flags)?))
+            }
+            Socket::Lost => return None,
+        })
     }
 }
 
@@ -112,12 +153,7 @@ impl AsyncWrite for LazyTcpStream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         // There is nearly always room, so the first attempt does not register a waker.
-        let written = match &mut *self {
-            Self::New(socket) => unless_it_blocks(socket.write(bytes)),
-            Self::Registered(socket) => unless_it_blocks(write_now(socket, bytes)),
-            Self::Lost => None,
-        };
-        match written {
+        match self.send(|socket, flags| send(socket, bytes, flags)) {
             Some(written) => Poll::Ready(written),
             None => Pin::new(self.registered()?).poll_write(context, bytes),
         }
@@ -131,7 +167,10 @@ impl AsyncWrite for LazyTcpStream {
         if let [only] = pieces {
             return self.poll_write(context, only); // cheaper
         }
-        match self.at_once(|socket| socket.write_vectored(pieces)) {
+        let sendmsg = |socket: BorrowedFd<'_>, flags| {
+            sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), flags)
+        };
+        match self.send(sendmsg) {
             Some(written) => Poll::Ready(written),
             None => Pin::new(self.registered()?).poll_write_vectored(context, pieces),
         }

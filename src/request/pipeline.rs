@@ -219,13 +219,14 @@ pub async fn serve(
         Ok(disposition) => disposition,
         Err(result) => boxed_future(|| evaluate_shared(&view, *result, &mut context, parts, now)).await,
     };
-    let Admitted { route, identity, normal_path, affinity, rate_limit_headers, delay } = match disposition {
-        Disposition::Admitted(admitted) => admitted,
-        Disposition::Answered(response) => {
-            body.drain(parts);
-            return context.finish(response.into());
-        }
-    };
+    let Admitted { route, identity, normal_path, affinity, rate_limit_headers, delay } =
+        match disposition.admitted() {
+            Ok(admitted) => admitted,
+            Err(response) => {
+                body.drain(parts);
+                return context.finish(response.into());
+            }
+        };
     if !delay.is_zero() {
         boxed_future(|| context.wait_for_turn()).await;
     }
@@ -273,22 +274,24 @@ pub async fn serve(
             if let Some(introspection) = &view.snapshot.introspection {
                 introspection.tell_upstream(&mut parts.headers, identity.token.as_deref());
             }
-            let check = view.snapshot.check.as_deref();
-            if check.is_some() {
-                Check::clean(&mut parts.headers);
-            }
             let upstream = view.upstream(*index);
-            let consumer = auth::consumer_headers(&view.snapshot.config.api_key, check, &identity);
-            let rules = |headers: &mut Headers| context.apply_header_rules(headers);
-            // Only `outgoing` is held while the server is awaited.
-            let forwarding = async {
-                let mut outgoing = {
-                    let facts = context.forward_facts(route.forward, affinity, consumer);
-                    upstream::prepare(context.exchange(), upstream, &facts, parts, body, rules)?
-                };
-                upstream::forward(context.exchange(), upstream, &mut outgoing).await
+            // In a block of its own: only `outgoing` is held while the server is awaited.
+            let mut outgoing = {
+                let check = view.snapshot.check.as_deref();
+                if check.is_some() {
+                    Check::clean(&mut parts.headers);
+                }
+                let consumer = auth::consumer_headers(&view.snapshot.config.api_key, check, &identity);
+                let facts = context.forward_facts(route.forward, affinity, consumer);
+                let rules = |headers: &mut Headers| context.apply_header_rules(headers);
+                upstream::prepare(context.exchange(), upstream, &facts, parts, body, rules)
             };
-            let result = forwarding.await;
+            let result = match outgoing {
+                Ok(ref mut outgoing) => {
+                    boxed_future(|| upstream::forward(context.exchange(), upstream, outgoing)).await
+                }
+                Err(error) => Err(error),
+            };
             context.upstream_answered(&result);
             match result {
                 Ok(response) => {
@@ -313,6 +316,20 @@ enum Disposition<'s> {
     Admitted(Admitted<'s>),
     /// It is answered without the action of its route.
     Answered(LocalResponse),
+}
+
+impl<'s> Disposition<'s> {
+    /// The admitted request. Matching on it in [`serve`] would keep a second copy of it in that future.
+    ///
+    /// # Errors
+    /// The answer, if there is one already.
+    #[allow(clippy::result_large_err, reason = "there is one at a time")]
+    fn admitted(self) -> Result<Admitted<'s>, LocalResponse> {
+        match self {
+            Self::Admitted(admitted) => Ok(admitted),
+            Self::Answered(response) => Err(response),
+        }
+    }
 }
 
 /// A request that its limits admit.

@@ -7,18 +7,22 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::sync::mpsc;
 
 use super::connection::serve;
 use super::connection_budget::{SpareFile, is_of_connection, is_out_of_files};
 use super::listeners::Server;
 use super::{DETACH_GRACE, ListenSocket, detach};
+use crate::boxed_future::boxed_future;
 use crate::client_connection::{Connection, LazyTcpStream, Listener};
 use crate::metrics::Refusal;
 
 /// The pause after an error of accept. Without it, the loop would spin.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// The most connections that are accepted before other tasks run.
+const BATCH: usize = 32;
 
 impl Server {
     /// Starts to accept on a socket.
@@ -86,17 +90,19 @@ async fn accept(server: Rc<Server>, listener: Rc<Listener>, socket: AsyncFd<TcpL
     let _guard = server.critical.guard("accepts connections");
     loop {
         let accepted = tokio::select! {
-            accepted = socket.async_io(Interest::READABLE, accept_one) => accepted,
+            ready = socket.readable() => ready.and_then(|ready| {
+                accept_batch(ready, |stream, peer| {
+                    if std::mem::take(&mut is_failing) {
+                        tracing::info!("accepting on {} again", listener.id);
+                    }
+                    start(&server, &listener, stream, peer);
+                })
+            }),
             () = listener.closed.notified() => break,
         };
         match accepted {
-            Ok((stream, peer)) => {
-                if std::mem::take(&mut is_failing) {
-                    tracing::info!("accepting on {} again", listener.id);
-                }
-                start(&server, &listener, stream, peer);
-            }
-            Err(error) if is_of_connection(&error) => {}
+            Ok(true) => tokio::task::yield_now().await,
+            Ok(false) => {}
             Err(error) => {
                 if !std::mem::replace(&mut is_failing, true) {
                     tracing::warn!("cannot accept on {}: {error}", listener.id);
@@ -124,6 +130,25 @@ async fn accept(server: Rc<Server>, listener: Rc<Listener>, socket: AsyncFd<TcpL
         let _ = tokio::time::timeout(DETACH_GRACE, completed).await; // new connections arrive on another socket
     }
     drain(socket.get_ref(), |stream, peer| start(&server, &listener, stream, peer));
+}
+
+/// Accepts connections until none is left, at most [`BATCH`]. Returns whether some may be left.
+///
+/// # Errors
+/// Those of the socket; what concerns only one connection is passed over.
+fn accept_batch(
+    mut ready: AsyncFdReadyGuard<'_, TcpListener>,
+    mut start: impl FnMut(TcpStream, SocketAddr),
+) -> io::Result<bool> {
+    for _ in 0..BATCH {
+        match ready.try_io(|socket| accept_one(socket.get_ref())) {
+            Ok(Ok((stream, peer))) => start(stream, peer),
+            Ok(Err(error)) if is_of_connection(&error) => {}
+            Ok(Err(error)) => return Err(error),
+            Err(_would_block) => return Ok(false),
+        }
+    }
+    Ok(true)
 }
 
 /// Accepts all connections in the queue of a socket. They would be reset when it is closed.
@@ -190,8 +215,9 @@ fn start(server: &Rc<Server>, listener: &Rc<Listener>, stream: TcpStream, peer: 
         let _ = stream.set_nodelay(true); // may not be inherited from the listening socket
     }
     let connection = Connection::new(&server.services.worker, listener, peer, [in_gateway, in_listener]);
-    // Not boxed: the task and its future are one allocation.
-    tokio::task::spawn_local(serve(Rc::clone(server), connection, state, LazyTcpStream::New(stream)));
+    let server = Rc::clone(server);
+    let serving = boxed_future(|| serve(server, connection, state, LazyTcpStream::new(stream)));
+    tokio::task::spawn_local(serving);
 }
 
 #[cfg(all(test, target_os = "linux"))]

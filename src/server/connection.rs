@@ -7,10 +7,11 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use sluicegate_wire::h2::frame::PREFACE;
 
-use super::handshake::handshake;
+use super::handshake::{accept_proxied, accept_tls, take_place};
 use super::listeners::Server;
 use super::{h1, h2};
 use crate::boxed_future::boxed_future;
+use crate::client_connection::h1::Socket;
 use crate::client_connection::{ClientStream, Connection, LazyTcpStream, ListenerState};
 use crate::worker_state::Deadline;
 
@@ -18,25 +19,41 @@ use crate::worker_state::Deadline;
 const PREFIX: usize = 4 << 10;
 
 /// Serves a connection from its first byte to its end.
-pub(super) async fn serve(
+///
+/// The future has the size of what an idle HTTP/1.1 connection needs: what is rare, short or larger is boxed.
+#[allow(clippy::manual_async_fn, reason = "an `async fn` holds its arguments twice")]
+pub(super) fn serve(
     server: Rc<Server>,
     mut connection: Connection,
     state: Arc<ListenerState>,
-    socket: LazyTcpStream,
-) {
-    let Some(mut stream) = handshake(&server, &mut connection, &state, socket).await else { return };
-    drop(state); // the connection may outlive a reload
-    // With TLS, ALPN determines the protocol (RFC 9113 §3.2).
-    let agreed = connection.tls.as_ref().map(|tls| tls.h2);
-    let Some(prefix) = read_prefix(&connection, &mut stream, agreed.is_some()).await else { return };
-    connection.shared = agreed.unwrap_or_else(|| prefix.starts_with(PREFACE));
-    let connection = Rc::new(connection);
-    // Boxed, because their sizes differ much and the task would have the size of the larger one.
-    let serving = match connection.shared {
-        true => boxed_future(|| h2::serve(&server.services, &connection, stream, prefix.freeze())),
-        false => boxed_future(|| h1::serve(&server.services, &connection, stream, prefix)),
-    };
-    serving.await;
+    mut socket: LazyTcpStream,
+) -> impl Future<Output = ()> {
+    async move {
+        if state.proxy_protocol && !boxed_future(|| accept_proxied(&mut connection, &mut socket)).await {
+            return;
+        }
+        if !take_place(&mut connection, &state, &server) {
+            return;
+        }
+        let accepted = match &state.tls {
+            None => Some(ClientStream::Plain(socket)),
+            Some(tls) => boxed_future(|| accept_tls(&server.handshakes, &mut connection, tls, socket)).await,
+        };
+        let Some(mut stream) = accepted else { return };
+        drop(state); // the connection may outlive a reload
+        // With TLS, ALPN determines the protocol (RFC 9113 §3.2).
+        let agreed = connection.tls.as_ref().map(|tls| tls.h2);
+        let Some(prefix) = read_prefix(&connection, &mut stream, agreed.is_some()).await else { return };
+        connection.shared = agreed.unwrap_or_else(|| prefix.starts_with(PREFACE));
+        let connection = Rc::new(connection);
+        match connection.shared {
+            true => boxed_future(|| h2::serve(&server.services, &connection, stream, prefix.freeze())).await,
+            false => {
+                let socket = Rc::new(Socket::new(connection, stream, prefix));
+                h1::serve(&server.services, &socket).await;
+            }
+        }
+    }
 }
 
 /// Reads until the first bytes show which protocol the client speaks, or once if that is `agreed`. `None` if the connection

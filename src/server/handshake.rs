@@ -61,39 +61,47 @@ impl Handshakes {
     }
 }
 
-/// Reads the PROXY header and performs the TLS handshake, as the listener is configured. `None` if the connection is refused,
-/// which is counted.
-pub(super) async fn handshake(
-    server: &Server,
-    connection: &mut Connection,
-    state: &Arc<ListenerState>,
-    mut socket: LazyTcpStream,
-) -> Option<ClientStream> {
-    let refused = |connection: &Connection, why| connection.listener.count_refusal(why);
-    if state.proxy_protocol {
-        // Boxed, so that connections without it do not carry its state.
-        match Box::pin(proxy_header(connection, &mut socket)).await {
-            Ok(Some(peer)) => connection.set_peer(peer),
-            Ok(None) => {}
-            Err(reason) => {
-                refused(connection, Refusal::ProxyHeader);
-                connection.log_close(reason);
-                return None;
+/// Reads the PROXY header. Returns false if the connection is refused, which is counted.
+pub(super) async fn accept_proxied(connection: &mut Connection, socket: &mut LazyTcpStream) -> bool {
+    match proxy_header(connection, socket).await {
+        Ok(peer) => {
+            if let Some(peer) = peer {
+                connection.set_peer(peer);
             }
+            true
+        }
+        Err(reason) => {
+            connection.listener.count_refusal(Refusal::ProxyHeader);
+            connection.log_close(reason);
+            false
         }
     }
-    let config = Arc::clone(&server.services.view().snapshot);
-    match state.acquire(connection.peer.ip(), &config.config.client_ip, &config.config.resources.lists) {
-        Ok(place) => connection.place = place,
+}
+
+/// Takes a place among the connections of the client's address. Returns false if the connection is refused, which is counted.
+pub(super) fn take_place(connection: &mut Connection, state: &Arc<ListenerState>, server: &Server) -> bool {
+    let config = &server.services.view().snapshot.config;
+    match state.acquire(connection.peer.ip(), &config.client_ip, &config.resources.lists) {
+        Ok(place) => {
+            connection.place = place;
+            true
+        }
         Err(Full) => {
-            refused(connection, Refusal::Address);
+            connection.listener.count_refusal(Refusal::Address);
             connection.log_close("the client's address is at its connection limit");
-            return None;
+            false
         }
     }
-    let Some(tls) = &state.tls else { return Some(ClientStream::Plain(socket)) };
-    // Boxed, so that its memory is released after the handshake.
-    match Box::pin(tls_handshake(&server.handshakes, connection, tls, socket)).await {
+}
+
+/// Performs the TLS handshake. `None` if it failed, which is counted.
+pub(super) async fn accept_tls(
+    handshakes: &Handshakes,
+    connection: &mut Connection,
+    tls: &Arc<ServerTls>,
+    socket: LazyTcpStream,
+) -> Option<ClientStream> {
+    match tls_handshake(handshakes, connection, tls, socket).await {
         Ok((stream, session)) => {
             let outcome = if session.resumed { Handshake::Resumed } else { Handshake::Full };
             connection.listener.count_handshake(outcome);
@@ -103,7 +111,7 @@ pub(super) async fn handshake(
         Err((outcome, told)) => {
             connection.listener.count_handshake(outcome);
             if let Some(socket) = told {
-                Box::pin(linger(connection, socket)).await;
+                linger(connection, socket).await;
             }
             None
         }

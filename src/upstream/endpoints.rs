@@ -143,7 +143,7 @@ impl Upstream {
             }
         };
         exchange
-            .with_timeout(self.config().timeouts.connect, boxed_future(|| wait))
+            .with_timeout(self.config().timeouts.connect, boxed_future(|| wait).as_mut())
             .await
             .unwrap_or(Err(ForwardError::Busy))
     }

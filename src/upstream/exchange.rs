@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -188,10 +188,9 @@ impl Exchange {
     pub(super) async fn with_timeout<T>(
         &self,
         within: Duration,
-        future: impl Future<Output = T>,
+        mut future: Pin<&mut (impl Future<Output = T> + ?Sized)>,
     ) -> Option<T> {
         self.deadline.set_request(Some(self.connection.worker.deadlines.after(within)));
-        let mut future = pin!(future);
         let result = poll_fn(|context| {
             self.deadline.set_waker(context);
             let polled = future.as_mut().poll(context);

@@ -111,18 +111,17 @@ impl H1Connection {
         let buffers = client.map(|client| &client.worker.buffers);
         let mut head = buffers.map_or_else(Vec::new, Buffers::take_write_buffer);
         request_head(&mut head, outgoing.head);
-        match outgoing.body.take().zip(outgoing.upload.clone()) {
-            Some((body, upload)) => {
-                self.upload = UploadState::InProgress(Box::new(RequestWriter::new(head, body, upload)));
+        if outgoing.body.is_some() {
+            let upload = outgoing.body.take().zip(outgoing.upload.clone());
+            let writer = upload.map(|(body, upload)| Box::new(RequestWriter::new(head, body, upload)));
+            self.upload = writer.map_or(UploadState::Sent, UploadState::InProgress);
+        } else {
+            head.extend_from_slice(b"\r\n");
+            let sent = self.stream.send(&head).await;
+            if let Some(buffers) = buffers {
+                buffers.return_write_buffer(head);
             }
-            None => {
-                head.extend_from_slice(b"\r\n");
-                let sent = self.stream.send(&head).await;
-                if let Some(buffers) = buffers {
-                    buffers.return_write_buffer(head);
-                }
-                sent.map_err(H1Error::NoResponse)?;
-            }
+            sent.map_err(H1Error::NoResponse)?;
         }
         let decoder = ResponseDecoder { method: &outgoing.head.method, upgrade: outgoing.upgrade.as_deref() };
         loop {

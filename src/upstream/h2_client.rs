@@ -1,6 +1,7 @@
 //! Sends a request on an HTTP/2 connection to a server.
 
 use std::error::Error;
+use std::pin::pin;
 use std::rc::Rc;
 
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -41,24 +42,24 @@ pub(super) async fn send_request(
         let mut request = outgoing.head.clone().with_body(body);
         prepare(&mut request, server);
         let mut sender = stream.sender();
-        let mut failed =
-            match exchange.with_timeout(config.timeouts.response, sender.try_send_request(request)).await {
-                None => {
-                    let error = outgoing.timeout();
-                    if matches!(error, ForwardError::ResponseTimeout) {
-                        stream.note_timeout();
-                    }
-                    return Err(error);
+        let response = pin!(sender.try_send_request(request));
+        let mut failed = match exchange.with_timeout(config.timeouts.response, response).await {
+            None => {
+                let error = outgoing.timeout();
+                if matches!(error, ForwardError::ResponseTimeout) {
+                    stream.note_timeout();
                 }
-                Some(Ok(response)) => {
-                    if let Some(upload) = &outgoing.upload {
-                        upload.set_answered();
-                        stream.set_upload(upload);
-                    }
-                    return convert_response(response, stream, connection, &outgoing.head.method);
+                return Err(error);
+            }
+            Some(Ok(response)) => {
+                if let Some(upload) = &outgoing.upload {
+                    upload.set_answered();
+                    stream.set_upload(upload);
                 }
-                Some(Err(failed)) => failed,
-            };
+                return convert_response(response, stream, connection, &outgoing.head.method);
+            }
+            Some(Err(failed)) => failed,
+        };
         let unsent = failed.take_message();
         let is_unsent = unsent.is_some();
         outgoing.body = unsent.map(Request::into_body).filter(|_| outgoing.upload.is_some());

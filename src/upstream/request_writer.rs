@@ -64,8 +64,8 @@ impl RequestWriter {
 
     /// Writes everything that was added to the encoder.
     fn poll_write(&mut self, stream: &mut ServerStream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.encoder.poll_write(|bytes| {
-            let written = ready!(Pin::new(&mut *stream).poll_write(context, bytes))?;
+        ready!(self.encoder.poll_write(|pieces| {
+            let written = ready!(Pin::new(&mut *stream).poll_write_vectored(context, pieces))?;
             self.upload.progress();
             Poll::Ready(Ok(written))
         }))?;

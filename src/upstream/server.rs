@@ -1,6 +1,7 @@
 //! The connections of one worker to an endpoint, and requests on them.
 
 use std::error::Error;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,17 +101,17 @@ async fn send_h1_request(
     let connection = exchange.connection();
     let now = connection.worker.deadlines.now();
     let is_exclusive = !outgoing.preamble.is_empty();
-    let mut reused = if is_exclusive { None } else { server.pool.take(now) };
+    let idle = || if is_exclusive { None } else { server.pool.take(now) };
+    let (mut h1_connection, mut is_reused) = match idle() {
+        Some(h1_connection) => (h1_connection, true),
+        None => (connect(server, outgoing).await?, false),
+    };
     loop {
-        let is_reused = reused.is_some();
-        let mut h1_connection = match reused.take() {
-            Some(h1_connection) => h1_connection,
-            None => H1Connection::new(boxed_future(|| server.address.connect(&outgoing.preamble)).await?),
+        let result = {
+            let response = pin!(h1_connection.send_request(outgoing, Some(connection)));
+            exchange.with_timeout(config.timeouts.response, response).await
         };
-        let error = match exchange
-            .with_timeout(config.timeouts.response, h1_connection.send_request(outgoing, Some(connection)))
-            .await
-        {
+        let error = match result {
             None => return Err(outgoing.timeout()),
             Some(Ok(mut response)) => {
                 if let Some(upload) = &outgoing.upload {
@@ -128,12 +129,14 @@ async fn send_h1_request(
         };
         let is_unanswered = matches!(error, H1Error::NoResponse(_));
         if is_unanswered && is_reused && outgoing.is_repeatable() {
-            let (request, server) = (exchange.id().as_str(), &server.address.authority);
+            let (request, authority) = (exchange.id().as_str(), &server.address.authority);
             tracing::debug!(
                 request,
-                server,
+                server = authority,
                 "a reused upstream connection had ended; sent again on a new one"
             );
+            h1_connection = connect(server, outgoing).await?;
+            is_reused = false;
         } else {
             return Err(match outgoing.client_error() {
                 Some(fault) => fault,
@@ -142,4 +145,10 @@ async fn send_h1_request(
             });
         }
     }
+}
+
+/// A new connection, which begins with the preamble of the request.
+async fn connect(server: &Server, outgoing: &Outgoing<'_>) -> Result<H1Connection, ForwardError> {
+    let stream = boxed_future(|| server.address.connect(&outgoing.preamble)).await?;
+    Ok(H1Connection::new(stream))
 }

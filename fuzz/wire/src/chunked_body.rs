@@ -85,10 +85,10 @@ fn encode(body: &Body, length: usize) -> Vec<u8> {
     let mut encoder = MessageEncoder::new(Vec::new(), BodyFraming::Chunked);
     let mut written = BytesMut::new();
     let mut flush = |encoder: &mut MessageEncoder| {
-        let all = encoder.poll_write(|bytes| {
-            let some = bytes.len().min(1_000);
-            written.extend_from_slice(&bytes[..some]);
-            Poll::Ready(Ok(some))
+        let all = encoder.poll_write(|pieces| {
+            let before = written.len();
+            written.extend(pieces.iter().flat_map(|piece| piece.iter()).take(1_000));
+            Poll::Ready(Ok(written.len() - before))
         });
         assert!(matches!(all, Poll::Ready(Ok(()))));
     };

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -47,9 +47,9 @@ pub(crate) enum Next {
 }
 
 impl Socket {
-    pub(crate) fn new(connection: &Rc<Connection>, stream: ClientStream, read: BytesMut) -> Self {
+    pub(crate) fn new(connection: Rc<Connection>, stream: ClientStream, read: BytesMut) -> Self {
         Self {
-            connection: Rc::clone(connection),
+            connection,
             ends: Cell::new(false),
             in_progress: Cell::new(false),
             state: RefCell::new(State::new(stream, read)),
@@ -135,6 +135,13 @@ impl Socket {
         self.end_progress();
         self.state.borrow_mut().writing = Writing::Response;
         self.connection.deadline.set_socket(None);
+    }
+
+    /// The next bytes are the last ones before the connection is closed.
+    pub(crate) fn close_follows(&self) {
+        if let Some(stream) = &mut self.state.borrow_mut().stream {
+            stream.socket_mut().close_follows();
+        }
     }
 
     fn end_progress(&self) {
@@ -413,12 +420,24 @@ impl Drop for Socket {
 /// Writes follow interim responses that are not sent yet.
 impl AsyncWrite for &Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let state = &mut *self.state.borrow_mut();
         ready!(state.poll_interim(context))?;
         match &mut state.stream {
-            Some(stream) => Pin::new(stream).poll_write(context, bytes),
+            Some(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -12,7 +12,6 @@ use super::interim::Interims;
 use crate::client_connection::ClientStream;
 use crate::client_connection::Connection;
 use crate::client_connection::body_rate::ReceiveRate;
-use crate::client_connection::tcp_stream::LazyTcpStream;
 
 /// Bytes of a read into a buffer that is not empty.
 const MORE: usize = 4 << 10;
@@ -155,10 +154,8 @@ impl State {
     /// they do.
     pub(crate) fn is_readable(&self, context: &mut Context<'_>) -> bool {
         match &self.stream {
-            Some(ClientStream::Plain(LazyTcpStream::Registered(socket))) => {
-                socket.poll_read_ready(context).is_ready()
-            }
-            _ => false,
+            Some(ClientStream::Plain(socket)) => socket.is_readable(context),
+            Some(ClientStream::Tls(_)) | None => false,
         }
     }
 

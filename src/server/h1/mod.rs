@@ -8,86 +8,108 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 
-use bytes::BytesMut;
 use http::StatusCode;
 use tokio::io::AsyncWriteExt;
 
-use self::write::Sent;
+use self::write::{Sent, Writer};
 use crate::boxed_future::boxed_future;
+use crate::client_connection::RequestBody;
 use crate::client_connection::h1::{Http1Body, MAX_DISCARD, Next, Socket, timeouts};
-use crate::client_connection::{ClientStream, Connection, RequestBody};
 use crate::request::{Services, pipeline};
 use crate::respond::LocalError;
 use crate::worker_state::Deadline;
 use sluicegate_wire::h1::{BodyDecoder, Request, ResponseTerms};
 
-/// Serves a connection to its end. `read` has the bytes that were read already.
-pub(super) async fn serve(
-    services: &Services,
-    connection: &Rc<Connection>,
-    stream: ClientStream,
-    read: BytesMut,
-) {
-    let socket = Rc::new(Socket::new(connection, stream, read));
-    let (mut reset, mut refused) = (false, false);
-    loop {
-        let (terms, response) = match socket.next(|| services.view().snapshot.config.max_head).await {
-            Next::End => break,
-            Next::Refused(error) => {
-                let error = error.map_or(LocalError::Slow, LocalError::from);
-                refused = true;
-                socket.ends.set(true);
-                (ResponseTerms::default(), pipeline::refuse(services, connection, error))
-            }
-            Next::Request(Request { mut head, body, terms, expects_continue }) => {
-                let has_body = body != BodyDecoder::Ended;
-                let number = socket.begin(body, expects_continue, terms.is_http10);
-                let body = match has_body {
-                    true => RequestBody::Http1(Http1Body::new(&socket, number)),
-                    false => RequestBody::None,
-                };
-                let serving = pin!(pipeline::serve(services, connection, &mut head, body));
-                match socket.while_connected(serving).await {
-                    Some(response) => (terms, response),
-                    None => {
-                        connection.log_close("the client disconnected before its response");
-                        break;
-                    }
-                }
-            }
+/// Serves a connection to its end.
+///
+/// A request and its response are boxed: an idle connection does not carry their state, and the memory that one connection
+/// gives back is still in the caches when the next one takes it.
+pub(super) async fn serve(services: &Services, socket: &Rc<Socket>) {
+    let reset = loop {
+        let mut next = match socket.next(|| services.view().snapshot.config.max_head).await {
+            Next::End => break false,
+            Next::Request(request) => Ok(request),
+            Next::Refused(error) => Err(error.map_or(LocalError::Slow, LocalError::from)),
         };
-        if response.status == StatusCode::SWITCHING_PROTOCOLS {
-            boxed_future(|| tunnel::run(&socket, response)).await;
-            connection.log_close("its tunnel ended");
-            break;
+        match boxed_future(|| exchange(services, socket, &mut next)).await {
+            After::Next => {}
+            After::Close => break false,
+            After::Reset => break true,
         }
-        match write::send(&socket, terms, response).await {
-            Sent::Complete => {
-                if !socket.take_back() || !(socket.has_ended() || drain(&socket).await) {
-                    connection.log_close("the rest of a request body was not read");
-                    boxed_future(|| linger(&socket)).await;
-                    break;
-                }
-            }
-            Sent::CompleteAndLast => {
-                connection.log_close(match () {
-                    () if refused => "no complete and valid request arrived",
-                    () if connection.listener.ending.get() => "draining",
-                    () if !terms.keep_alive => "the client asked for one response only",
-                    () => "it ends with this response",
-                });
-                if refused || socket.has_unread() {
-                    boxed_future(|| linger(&socket)).await;
-                }
-                break;
-            }
-            Sent::Incomplete { reset: needs_reset } => {
-                reset = needs_reset;
-                break;
-            }
-        }
-    }
+    };
     socket.close(reset);
+}
+
+/// What follows a response.
+enum After {
+    /// The next request.
+    Next,
+    /// The connection closes.
+    Close,
+    /// The connection is reset, so that the response is not taken for complete.
+    Reset,
+}
+
+/// Serves one request, or refuses what is not one, and sends the response.
+async fn exchange(services: &Services, socket: &Rc<Socket>, next: &mut Result<Request, LocalError>) -> After {
+    let connection = &socket.connection;
+    let (terms, response) = match next {
+        Err(error) => {
+            socket.ends.set(true);
+            (ResponseTerms::default(), pipeline::refuse(services, connection, *error))
+        }
+        Ok(Request { head, body, terms, expects_continue }) => {
+            let body = std::mem::replace(body, BodyDecoder::Ended);
+            let has_body = body != BodyDecoder::Ended;
+            let number = socket.begin(body, *expects_continue, terms.is_http10);
+            let body = match has_body {
+                true => RequestBody::Http1(Http1Body::new(socket, number)),
+                false => RequestBody::None,
+            };
+            let serving = pin!(pipeline::serve(services, connection, head, body));
+            match socket.while_connected(serving).await {
+                Some(response) => (*terms, response),
+                None => {
+                    connection.log_close("the client disconnected before its response");
+                    return After::Close;
+                }
+            }
+        }
+    };
+    if let StatusCode::SWITCHING_PROTOCOLS = response.status {
+        boxed_future(|| tunnel::run(socket, response)).await;
+        connection.log_close("its tunnel ended");
+        return After::Close;
+    }
+    let sent = {
+        let mut writer = Writer::new(socket, terms, response);
+        let sent = poll_fn(|context| writer.poll(context)).await;
+        writer.end(sent)
+    };
+    match sent {
+        Sent::Complete => {
+            if socket.take_back() && (socket.has_ended() || drain(socket).await) {
+                return After::Next;
+            }
+            connection.log_close("the rest of a request body was not read");
+            boxed_future(|| linger(socket)).await;
+            After::Close
+        }
+        Sent::CompleteAndLast => {
+            connection.log_close(match () {
+                () if next.is_err() => "no complete and valid request arrived",
+                () if connection.listener.ending.get() => "draining",
+                () if !terms.keep_alive => "the client asked for one response only",
+                () => "it ends with this response",
+            });
+            if next.is_err() || socket.has_unread() {
+                boxed_future(|| linger(socket)).await;
+            }
+            After::Close
+        }
+        Sent::Incomplete { reset: true } => After::Reset,
+        Sent::Incomplete { reset: false } => After::Close,
+    }
 }
 
 /// Discards the rest of a request body after its response. Returns whether the connection can be reused.

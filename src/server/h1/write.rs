@@ -1,6 +1,5 @@
 //! Writes responses: the head together with a small body, and a larger body frame by frame.
 
-use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -33,8 +32,9 @@ pub(super) enum Sent {
 
 /// Writes one response. It is polled by hand because every request passes here: reading of the body, writing, the rest of the
 /// request body and two timeouts share one future without further state.
-struct Writer<'a> {
+pub(super) struct Writer<'a> {
     socket: &'a Socket,
+    framing: BodyFraming,
     encoder: MessageEncoder,
     /// `None` once it has ended. Dropping it ends the request.
     body: Option<ResponseBody>,
@@ -44,57 +44,6 @@ struct Writer<'a> {
     /// Whether the send buffer of the socket is full.
     blocked: bool,
     send_rate: SendRate,
-}
-
-/// Sends a response.
-pub(super) async fn send(socket: &Socket, terms: ResponseTerms, response: Response) -> Sent {
-    let Response { status, headers, body } = response;
-    socket.begin_response();
-    let bodiless = terms.is_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let framing = match body.size_hint().exact() {
-        _ if bodiless => BodyFraming::Ended,
-        Some(length) => BodyFraming::Length(length),
-        None if terms.is_http10 => BodyFraming::UntilClose,
-        None => BodyFraming::Chunked,
-    };
-    let ends = socket.connection.deadline.take_closing()
-        || socket.ends.get()
-        // If the client is told now, it does not send another request at the moment at which the listener closes.
-        || socket.connection.listener.ending.get()
-        || !terms.keep_alive
-        || framing == BodyFraming::UntilClose
-        || !socket.can_drain()
-        || says_close(&headers);
-    socket.ends.set(ends);
-    let buffers = &socket.connection.worker.buffers;
-    let mut out = buffers.take_write_buffer();
-    let length = body.size_hint().exact().filter(|length| !bodiless || (terms.is_head && *length > 0));
-    ResponseHead { status, headers: &headers, framing, length, closes: ends, date: &buffers.date() }
-        .write(&mut out, terms);
-    let mut writer = Writer {
-        socket,
-        encoder: MessageEncoder::new(out, framing),
-        body: (framing != BodyFraming::Ended).then_some(body), // dropping it ends the request
-        trailers: terms.trailers,
-        failed: false,
-        blocked: false,
-        send_rate: SendRate::default(),
-    };
-    let sent = poll_fn(|context| writer.poll(context)).await;
-    buffers.return_write_buffer(writer.encoder.take_buffer());
-    match sent {
-        Ok(()) if writer.failed => {
-            socket.connection.log_close("the response could not be completed");
-            Sent::Incomplete { reset: framing == BodyFraming::UntilClose }
-        }
-        Ok(()) if ends => Sent::CompleteAndLast,
-        Ok(()) => Sent::Complete,
-        // The client may only be slow: without a reset it would take the part that it reads later for the whole response.
-        Err(error) => {
-            socket.connection.log_close(format_args!("the response could not be sent: {error}"));
-            Sent::Incomplete { reset: framing == BodyFraming::UntilClose }
-        }
-    }
 }
 
 /// Sends the head of a response that switches to another protocol.
@@ -115,8 +64,62 @@ pub(super) async fn send_switch(socket: &Socket, status: StatusCode, headers: &H
     }
 }
 
-impl Writer<'_> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+impl<'a> Writer<'a> {
+    /// A writer whose buffer has the head of the response.
+    pub(super) fn new(socket: &'a Socket, terms: ResponseTerms, response: Response) -> Self {
+        let Response { status, headers, body } = response;
+        socket.begin_response();
+        let bodiless = terms.is_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let framing = match body.size_hint().exact() {
+            _ if bodiless => BodyFraming::Ended,
+            Some(length) => BodyFraming::Length(length),
+            None if terms.is_http10 => BodyFraming::UntilClose,
+            None => BodyFraming::Chunked,
+        };
+        let ends = socket.connection.deadline.take_closing()
+            || socket.ends.get()
+            // If the client is told now, it does not send another request at the moment at which the listener closes.
+            || socket.connection.listener.ending.get()
+            || !terms.keep_alive
+            || framing == BodyFraming::UntilClose
+            || !socket.can_drain()
+            || says_close(&headers);
+        socket.ends.set(ends);
+        let buffers = &socket.connection.worker.buffers;
+        let mut out = buffers.take_write_buffer();
+        let length = body.size_hint().exact().filter(|length| !bodiless || (terms.is_head && *length > 0));
+        ResponseHead { status, headers: &headers, framing, length, closes: ends, date: &buffers.date() }
+            .write(&mut out, terms);
+        Self {
+            socket,
+            framing,
+            encoder: MessageEncoder::new(out, framing),
+            body: (framing != BodyFraming::Ended).then_some(body), // dropping it ends the request
+            trailers: terms.trailers,
+            failed: false,
+            blocked: false,
+            send_rate: SendRate::default(),
+        }
+    }
+
+    /// How the response ended, with the result of [`poll`](Self::poll).
+    pub(super) fn end(&mut self, sent: io::Result<()>) -> Sent {
+        let Self { socket, .. } = self;
+        socket.connection.worker.buffers.return_write_buffer(self.encoder.take_buffer());
+        match sent {
+            Ok(()) if self.failed => socket.connection.log_close("the response could not be completed"),
+            Ok(()) if socket.ends.get() => return Sent::CompleteAndLast,
+            Ok(()) => return Sent::Complete,
+            // The client may only be slow: without a reset it would take the part that it reads later for the whole response.
+            Err(error) => {
+                socket.connection.log_close(format_args!("the response could not be sent: {error}"));
+            }
+        }
+        Sent::Incomplete { reset: self.framing == BodyFraming::UntilClose }
+    }
+
+    /// Sends the response.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let deadline = &self.socket.connection.deadline;
         loop {
             let needs_body = self.fill(context);
@@ -181,8 +184,11 @@ impl Writer<'_> {
     /// Writes everything that was added to the encoder.
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { socket, encoder, send_rate, blocked, .. } = self;
-        ready!(encoder.poll_write(|bytes| {
-            let written = ready!(Pin::new(&mut *socket).poll_write(context, bytes))?;
+        if self.body.is_none() && socket.ends.get() {
+            socket.close_follows();
+        }
+        ready!(encoder.poll_write(|pieces| {
+            let written = ready!(Pin::new(&mut *socket).poll_write_vectored(context, pieces))?;
             send_rate.add(written, socket.connection.worker.deadlines.now());
             if *blocked {
                 arm_write_timeout(socket);

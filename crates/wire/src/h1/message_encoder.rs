@@ -1,7 +1,7 @@
 //! Encodes an HTTP/1.1 message, a request or a response (RFC 9112 §6, §7.1). The head and small pieces of the body are
 //! gathered and written together; larger pieces are written without a copy.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -170,32 +170,42 @@ impl MessageEncoder {
         }
     }
 
-    /// Has everything written that was added, by `write`, which returns how many bytes it took. The CR LF after a large
-    /// chunk is left to be written together with the next one.
+    /// Has everything written that was added, by `write`, which gets one or two slices and returns how many bytes it took. The
+    /// CR LF after a large chunk is left to be written together with the next one.
     ///
     /// # Errors
     /// Those of `write`, and `WriteZero` if it takes no bytes.
     pub fn poll_write(
         &mut self,
-        mut write: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
+        mut write: impl FnMut(&[IoSlice<'_>]) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<()>> {
-        let mut write = |bytes: &[u8]| match ready!(write(bytes)) {
-            Ok(0) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-            result => Poll::Ready(result),
-        };
-        while self.written < self.out.len() {
-            self.written += ready!(write(&self.out[self.written..]))?;
-        }
-        self.out.clear();
-        self.written = 0;
-        while !self.piece.is_empty() {
-            let written = ready!(write(&self.piece))?;
-            self.piece.advance(written);
-            if self.piece.is_empty() {
-                self.end_chunk();
+        loop {
+            let (out, piece) = (&self.out[self.written..], &self.piece[..]);
+            let written = match (out.is_empty(), piece.is_empty()) {
+                (true, true) => {
+                    self.out.clear();
+                    self.written = 0;
+                    return Poll::Ready(Ok(()));
+                }
+                (false, true) => ready!(write(&[IoSlice::new(out)]))?,
+                (true, false) => ready!(write(&[IoSlice::new(piece)]))?,
+                (false, false) => ready!(write(&[IoSlice::new(out), IoSlice::new(piece)]))?,
+            };
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let of_out = written.min(out.len());
+            self.written += of_out;
+            if !piece.is_empty() {
+                self.piece.advance(written - of_out);
+                if self.piece.is_empty() {
+                    self.out.clear();
+                    self.written = 0;
+                    self.end_chunk();
+                    return Poll::Ready(Ok(()));
+                }
             }
         }
-        Poll::Ready(Ok(()))
     }
 
     /// Takes the buffer out, to be used again.
@@ -221,10 +231,11 @@ mod tests {
     fn written(framing: BodyFraming, pieces: &[&[u8]]) -> Result<Vec<u8>, LengthMismatch> {
         let (mut encoder, mut all) = (MessageEncoder::new(b"head ".to_vec(), framing), Vec::new());
         let mut flush = |encoder: &mut MessageEncoder| {
-            let done = encoder.poll_write(|bytes| {
-                let some = bytes.len().min(3);
-                all.extend_from_slice(&bytes[..some]);
-                Poll::Ready(Ok(some))
+            let done = encoder.poll_write(|pieces| {
+                let bytes = pieces.iter().flat_map(|piece| piece.iter());
+                let before = all.len();
+                all.extend(bytes.take(3));
+                Poll::Ready(Ok(all.len() - before))
             });
             assert!(matches!(done, Poll::Ready(Ok(()))));
         };
