@@ -43,8 +43,8 @@ impl Refused<'_> {
             route,
             client: self.client,
             method: parts.method.clone(),
-            host: cut(host).into(),
-            path: cut(parts.target.path().as_bytes()).into(),
+            host: cut(host),
+            path: cut(parts.target.path().as_bytes()),
             consumer: SmallVec::new(),
             reason: self.reason,
             status: self.answer.status.as_u16(),
@@ -66,11 +66,11 @@ impl Refused<'_> {
                     answer: verdict.answer,
                     usage: verdict.usage,
                     cost: ask.map_or(0, |ask| ask.cost),
-                    key: ask.map(|ask| cut(&ask.text).into()).unwrap_or_default(),
+                    key: ask.map(|ask| cut(&ask.text)).unwrap_or_default(),
                 }
             });
         Refusal {
-            consumer: matched.identity.consumer().map(|name| cut(name.as_bytes()).into()).unwrap_or_default(),
+            consumer: matched.identity.consumer().map(|name| cut(name.as_bytes())).unwrap_or_default(),
             reported: reported_verdict(&matched.selected, decision),
             limits: limits.collect(),
             ..self.early(Some(matched.route_index))
@@ -79,6 +79,6 @@ impl Refused<'_> {
 }
 
 /// The first bytes of a text.
-fn cut(text: &[u8]) -> &[u8] {
-    &text[..text.len().min(LONGEST)]
+fn cut<const N: usize>(text: &[u8]) -> SmallVec<[u8; N]> {
+    SmallVec::from_slice(&text[..text.len().min(LONGEST)]) // `from` copies byte by byte
 }

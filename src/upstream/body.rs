@@ -35,7 +35,7 @@ enum Kind {
     /// From an HTTP/1.1 server.
     H1Body(H1Body),
     /// The connection was switched to another protocol.
-    Switched(Tunnel),
+    Switched(Box<Tunnel>),
 }
 
 /// A body on an HTTP/2 stream.
@@ -49,7 +49,7 @@ pub(super) struct H2Body {
 pub(super) struct H1Body {
     decoder: BodyDecoder,
     /// `None` once the body has ended or failed.
-    h1_connection: Option<H1Connection>,
+    h1_connection: Option<Box<H1Connection>>,
     keep_alive: bool,
     pool: Rc<Pool>,
     now: u64,
@@ -119,7 +119,7 @@ impl Body {
     /// The body of a response on an HTTP/1.1 connection, which returns to the pool when the body has ended.
     pub(super) fn h1_body(
         response: &mut h1::Response,
-        h1_connection: H1Connection,
+        h1_connection: Box<H1Connection>,
         pool: Rc<Pool>,
         now: u64,
     ) -> Self {
@@ -134,14 +134,14 @@ impl Body {
     }
 
     /// A tunnel in place of a body; `idle` is its timeout.
-    pub(super) fn switched(h1_connection: H1Connection, idle: Duration) -> Self {
-        Self(Kind::Switched(h1_connection.into_tunnel(idle)))
+    pub(super) fn switched(h1_connection: Box<H1Connection>, idle: Duration) -> Self {
+        Self(Kind::Switched(Box::new(h1_connection.into_tunnel(idle))))
     }
 
     /// The tunnel, if the connection was switched to another protocol.
     pub(crate) fn into_tunnel(self) -> Option<Tunnel> {
         match self.0 {
-            Kind::Switched(tunnel) => Some(tunnel),
+            Kind::Switched(tunnel) => Some(*tunnel),
             _ => None,
         }
     }

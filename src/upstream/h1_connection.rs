@@ -57,9 +57,9 @@ pub(super) enum H1Error {
 }
 
 impl H1Connection {
-    /// A new connection.
-    pub(super) fn new(stream: ServerStream) -> Self {
-        Self { stream, read: BytesMut::new(), upload: UploadState::Sent }
+    /// A new connection. It is boxed once, because every request moves it from the pool to the response and back.
+    pub(super) fn new(stream: ServerStream) -> Box<Self> {
+        Box::new(Self { stream, read: BytesMut::new(), upload: UploadState::Sent })
     }
 
     /// The state of the connection while it is idle.

@@ -24,7 +24,7 @@ pub(super) struct Pool {
 }
 
 struct Idle {
-    h1_connection: H1Connection,
+    h1_connection: Box<H1Connection>,
     /// When it became idle, in the worker's milliseconds.
     since: u64,
 }
@@ -40,7 +40,7 @@ impl Pool {
     }
 
     /// Takes an idle connection that is open and silent, if there is one. `now` is in the worker's milliseconds, here and below.
-    pub(super) fn take(&self, now: u64) -> Option<H1Connection> {
+    pub(super) fn take(&self, now: u64) -> Option<Box<H1Connection>> {
         loop {
             let mut h1_connection = self.idle.borrow_mut().pop()?.h1_connection;
             match h1_connection.idle_state() {
@@ -56,7 +56,7 @@ impl Pool {
     }
 
     /// Adds a connection that becomes idle.
-    pub(super) fn keep(&self, h1_connection: H1Connection, now: u64) {
+    pub(super) fn keep(&self, h1_connection: Box<H1Connection>, now: u64) {
         let mut idle = self.idle.borrow_mut();
         if idle.len() < MOST_IDLE && self.endpoint.keeps_connections(now) {
             idle.push(Idle { h1_connection, since: now });

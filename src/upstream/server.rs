@@ -148,7 +148,7 @@ async fn send_h1_request(
 }
 
 /// A new connection, which begins with the preamble of the request.
-async fn connect(server: &Server, outgoing: &Outgoing<'_>) -> Result<H1Connection, ForwardError> {
+async fn connect(server: &Server, outgoing: &Outgoing<'_>) -> Result<Box<H1Connection>, ForwardError> {
     let stream = boxed_future(|| server.address.connect(&outgoing.preamble)).await?;
     Ok(H1Connection::new(stream))
 }
