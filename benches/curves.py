@@ -128,8 +128,8 @@ def prepare(programs, paths, upstream, curve, point):
     name, port, admin = f"{curve}-{point.x}", free_port(), free_port()
     note(f"{curve}: starting {point.x:,}")
     lua = programs.write(f"{name}.lua", point.lua)
-    requests = programs.write("requests.txt", load.requests(headers={"Connection": "close"}))
     certificate = programs.certificate() if point.handshakes else None
+    requests = programs.write("requests.txt", load.requests(headers={"Connection": "close"})) if point.handshakes else None
     file = programs.write(f"{name}.yaml", config(port, admin, upstream, point, certificate))
     process = programs.start(point.cores or programs.proxy_core, name, [paths["sluicegate"], "run", "--workers", point.workers, "--config", file])
     programs.await_port(process, port, 120)

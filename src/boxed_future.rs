@@ -1,11 +1,10 @@
-//! Futures behind a pointer: those that are rarely awaited, and those of tasks.
+//! Futures behind a pointer: those that are rarely awaited or not for long, and those of tasks.
 
 use std::pin::Pin;
 
 use tokio::task::JoinHandle;
 
-/// Boxes a rarely awaited future in a function that is not inlined, so that neither its state nor its code sits in the
-/// caller, which runs for nearly every request.
+/// Boxes a future in a function that is not inlined, so that neither its state nor its code sits in the caller.
 #[inline(never)]
 pub(crate) fn boxed_future<'a, F: Future + 'a>(
     make: impl FnOnce() -> F,

@@ -24,4 +24,4 @@ pub(crate) use listener_state::{CountGuard, Full};
 pub use listener_state::{ListenerState, PER_ADDRESS};
 pub use request_body::{RequestBody, RequestBodyError};
 pub(crate) use stream::ClientStream;
-pub(crate) use tcp_stream::{LazyTcpStream, write_now};
+pub(crate) use tcp_stream::LazyTcpStream;

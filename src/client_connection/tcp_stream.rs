@@ -19,8 +19,8 @@ const FIRST: usize = 4 << 10;
 #[derive(Debug)]
 pub(crate) struct LazyTcpStream {
     socket: Socket,
-    /// The flags of each `send`.
-    flags: SendFlags,
+    /// Whether the kernel holds back the last bytes until the end of the connection.
+    holds_back: bool,
 }
 
 #[derive(Debug)]
@@ -36,14 +36,29 @@ enum Socket {
 impl LazyTcpStream {
     /// A socket that is not registered yet.
     pub(crate) fn new(socket: net::TcpStream) -> Self {
-        Self { socket: Socket::New(socket), flags: SendFlags::NOSIGNAL }
+        Self { socket: Socket::New(socket), holds_back: false }
     }
 
-    /// From now on, the kernel may hold back bytes that do not fill a segment. For the last bytes before the connection is closed:
-    /// they leave together with the end of the connection, in one segment less.
-    pub(crate) fn close_follows(&mut self) {
-        #[cfg(target_os = "linux")]
-        self.flags.insert(SendFlags::MORE);
+    /// From now on, the kernel holds back bytes that do not fill a segment until [`send_rest`](Self::send_rest), which must follow at
+    /// once. The last bytes and the end of the connection are then one segment.
+    pub(crate) fn hold_back(&mut self) {
+        self.holds_back = true;
+    }
+
+    /// Sends what was held back, and the end of the connection. To close the socket is not enough: if the client has sent bytes
+    /// that were not read, the kernel resets the connection and discards what it has not sent.
+    pub(crate) fn send_rest(&self) {
+        if let Some(socket) = self.handle().filter(|_| self.holds_back) {
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
+        }
+    }
+
+    fn send_flags(&self) -> SendFlags {
+        match self.holds_back {
+            #[cfg(target_os = "linux")]
+            true => SendFlags::NOSIGNAL | SendFlags::MORE,
+            _ => SendFlags::NOSIGNAL,
+        }
     }
 
     /// Whether it is not registered with the runtime yet.
@@ -51,7 +66,7 @@ impl LazyTcpStream {
         matches!(self.socket, Socket::New(_))
     }
 
-    /// Whether it is registered with the runtime and bytes have arrived. If not, the task is woken when they do.
+    /// Whether bytes have arrived on a registered socket. If not, the task is woken when they do. Never on another one.
     pub(crate) fn is_readable(&self, context: &mut Context<'_>) -> bool {
         match &self.socket {
             Socket::Registered(socket) => socket.poll_read_ready(context).is_ready(),
@@ -93,15 +108,16 @@ impl LazyTcpStream {
         unless_it_blocks(work(socket))
     }
 
-    /// Does `send` with its flags; `None` if it would block, or if the registration failed.
+    /// Does `send` with its flags; `None` if it would block, or if the registration failed. The kernel is called directly, because
+    /// `send` of libc is a cancellation point and costs more in a process with several threads.
     fn send(
         &self,
         send: impl FnOnce(BorrowedFd<'_>, SendFlags) -> rustix::io::Result<usize>,
     ) -> Option<io::Result<usize>> {
         unless_it_blocks(match &self.socket {
-            Socket::New(socket) => send(socket.as_fd(), self.flags).map_err(io::Error::from),
+            Socket::New(socket) => send(socket.as_fd(), self.send_flags()).map_err(io::Error::from),
             Socket::Registered(socket) => {
-                socket.try_io(Interest::WRITABLE, || Ok(send(socket.as_fd(), self.flags)?))
+                socket.try_io(Interest::WRITABLE, || Ok(send(socket.as_fd(), self.send_flags())?))
             }
             Socket::Lost => return None,
         })
@@ -116,15 +132,6 @@ fn read_first(socket: &net::TcpStream, buf: &mut ReadBuf<'_>) -> io::Result<()> 
     let ((read, _), _) = recv(socket, &mut first[..room], RecvFlags::empty())?;
     buf.put_slice(read);
     Ok(())
-}
-
-/// Writes what the send buffer has room for. It calls the kernel directly, because `send` of libc is a cancellation point and
-/// costs more in a process with several threads.
-///
-/// # Errors
-/// `WouldBlock` if there is no room, and errors of the socket.
-pub(crate) fn write_now(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
-    socket.try_io(Interest::WRITABLE, || Ok(send(socket, bytes, SendFlags::NOSIGNAL)?))
 }
 
 /// The result; `None` if it is `WouldBlock`.

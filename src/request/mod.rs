@@ -11,6 +11,7 @@
 
 pub mod context;
 pub mod cost;
+mod disposition;
 pub mod early_reject;
 pub(crate) mod limit_selection;
 pub mod pipeline;

@@ -108,7 +108,9 @@ async fn accept(server: Rc<Server>, listener: Rc<Listener>, socket: AsyncFd<TcpL
                     tracing::warn!("cannot accept on {}: {error}", listener.id);
                 }
                 // The connection stays in the queue of the kernel, so without a pause this would spin.
-                if !is_out_of_files(&error) || !reject_one(&listener, socket.get_ref(), &mut spare) {
+                if is_out_of_files(&error) && reject_one(&listener, socket.get_ref(), &mut spare) {
+                    tokio::task::yield_now().await; // others may close files
+                } else {
                     tokio::time::sleep(RETRY_PAUSE).await;
                     spare.reopen();
                 }
@@ -216,6 +218,7 @@ fn start(server: &Rc<Server>, listener: &Rc<Listener>, stream: TcpStream, peer: 
     }
     let connection = Connection::new(&server.services.worker, listener, peer, [in_gateway, in_listener]);
     let server = Rc::clone(server);
+    // In a box of its own, because tokio copies what it spawns several times.
     let serving = boxed_future(|| serve(server, connection, state, LazyTcpStream::new(stream)));
     tokio::task::spawn_local(serving);
 }

@@ -134,7 +134,7 @@ impl Body {
     }
 
     /// A tunnel in place of a body; `idle` is its timeout.
-    pub(super) fn switched(h1_connection: Box<H1Connection>, idle: Duration) -> Self {
+    pub(super) fn switched(h1_connection: H1Connection, idle: Duration) -> Self {
         Self(Kind::Switched(Box::new(h1_connection.into_tunnel(idle))))
     }
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use rustix::net::SendFlags;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::unconstrained;
 use tokio_rustls::TlsConnector;
@@ -18,7 +19,6 @@ use tokio_rustls::client::TlsStream;
 
 use super::ForwardError;
 use super::upstream_state::UpstreamState;
-use crate::client_connection::write_now;
 use crate::tls::{MaybeTls, UpstreamTls};
 use sluicegate_config::Protocol;
 
@@ -182,7 +182,9 @@ impl ServerStream {
     pub(super) async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         // There is nearly always room in the send buffer, so the first attempt does not register a waker.
         if let Self::Plain(socket) = self {
-            match write_now(socket, bytes) {
+            // Without libc, whose `send` is a cancellation point and costs more in a process with several threads.
+            let send = || Ok(rustix::net::send(&*socket, bytes, SendFlags::NOSIGNAL)?);
+            match socket.try_io(Interest::WRITABLE, send) {
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),

@@ -4,6 +4,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -111,10 +112,11 @@ impl H1Connection {
         let buffers = client.map(|client| &client.worker.buffers);
         let mut head = buffers.map_or_else(Vec::new, Buffers::take_write_buffer);
         request_head(&mut head, outgoing.head);
-        if outgoing.body.is_some() {
-            let upload = outgoing.body.take().zip(outgoing.upload.clone());
-            let writer = upload.map(|(body, upload)| Box::new(RequestWriter::new(head, body, upload)));
-            self.upload = writer.map_or(UploadState::Sent, UploadState::InProgress);
+        if let Some(upload) = &outgoing.upload
+            && let Some(body) = outgoing.body.take()
+        {
+            let writer = RequestWriter::new(head, body, Rc::clone(upload));
+            self.upload = UploadState::InProgress(Box::new(writer));
         } else {
             head.extend_from_slice(b"\r\n");
             let sent = self.stream.send(&head).await;

@@ -42,8 +42,8 @@ pub(super) async fn send_request(
         let mut request = outgoing.head.clone().with_body(body);
         prepare(&mut request, server);
         let mut sender = stream.sender();
-        let response = pin!(sender.try_send_request(request));
-        let mut failed = match exchange.with_timeout(config.timeouts.response, response).await {
+        let sending = pin!(sender.try_send_request(request));
+        let mut failed = match exchange.with_timeout(config.timeouts.response, sending).await {
             None => {
                 let error = outgoing.timeout();
                 if matches!(error, ForwardError::ResponseTimeout) {

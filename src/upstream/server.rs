@@ -101,10 +101,11 @@ async fn send_h1_request(
     let connection = exchange.connection();
     let now = connection.worker.deadlines.now();
     let is_exclusive = !outgoing.preamble.is_empty();
-    let idle = || if is_exclusive { None } else { server.pool.take(now) };
-    let (mut h1_connection, mut is_reused) = match idle() {
-        Some(h1_connection) => (h1_connection, true),
-        None => (connect(server, outgoing).await?, false),
+    let idle = if is_exclusive { None } else { server.pool.take(now) };
+    let mut is_reused = idle.is_some();
+    let mut h1_connection = match idle {
+        Some(h1_connection) => h1_connection,
+        None => connect(server, outgoing).await?,
     };
     loop {
         let result = {
@@ -120,7 +121,7 @@ async fn send_h1_request(
                 response.keep_alive &= !is_exclusive;
                 let now = connection.worker.deadlines.now();
                 let body = match response.upgraded {
-                    true => Body::switched(h1_connection, config.timeouts.tunnel),
+                    true => Body::switched(*h1_connection, config.timeouts.tunnel),
                     false => Body::h1_body(&mut response, h1_connection, Rc::clone(&server.pool), now),
                 };
                 return Ok(Response { status: response.status, headers: response.headers, body });
@@ -135,6 +136,7 @@ async fn send_h1_request(
                 server = authority,
                 "a reused upstream connection had ended; sent again on a new one"
             );
+            drop(h1_connection);
             h1_connection = connect(server, outgoing).await?;
             is_reused = false;
         } else {

@@ -50,6 +50,23 @@ fn a_client_that_sends_nothing_more_gets_its_answers() {
     assert_eq!(answers.last().unwrap().text(), "/slow");
 }
 
+/// A client that sends more after its last request gets the whole answer: to close a socket with bytes that were not read
+/// resets the connection.
+#[test]
+fn late_bytes_do_not_cost_the_last_answer() {
+    for late in ["\r\n", "GET /next HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        let gate = Gate::default();
+        let upstream = gated_upstream(&gate);
+        let gateway = Gateway::before(&upstream, FORWARD_ALL);
+        let mut client = gateway.client();
+        client.request("GET", "/slow", &[("connection", "close")]);
+        upstream.wait_for(1);
+        client.send(late);
+        gate.open();
+        assert_eq!(client.response().text(), "/slow");
+    }
+}
+
 /// A client that closes its connection while the API thinks is gone, whatever it sent before; so is one that resets it.
 #[test]
 fn a_client_that_leaves_is_noticed() {

@@ -137,10 +137,10 @@ impl Socket {
         self.connection.deadline.set_socket(None);
     }
 
-    /// The next bytes are the last ones before the connection is closed.
-    pub(crate) fn close_follows(&self) {
+    /// The next bytes are the last ones, and [`close`](Self::close) follows at once.
+    pub(crate) fn hold_back(&self) {
         if let Some(stream) = &mut self.state.borrow_mut().stream {
-            stream.socket_mut().close_follows();
+            stream.socket_mut().hold_back();
         }
     }
 
@@ -404,9 +404,10 @@ impl Socket {
                     let _ = socket2::SockRef::from(&socket).set_linger(Some(std::time::Duration::ZERO));
                 }
             }
+            Some(ClientStream::Plain(stream)) => stream.send_rest(),
             // Sends close_notify, if there is room for it in the send buffer.
             Some(ClientStream::Tls(mut stream)) => _ = stream.shutdown().now_or_never(),
-            _ => {}
+            None => {}
         }
     }
 }

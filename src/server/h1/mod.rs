@@ -18,6 +18,7 @@ use crate::client_connection::h1::{Http1Body, MAX_DISCARD, Next, Socket, timeout
 use crate::request::{Services, pipeline};
 use crate::respond::LocalError;
 use crate::worker_state::Deadline;
+use sluicegate_wire::Headers;
 use sluicegate_wire::h1::{BodyDecoder, Request, ResponseTerms};
 
 /// Serves a connection to its end.
@@ -31,7 +32,7 @@ pub(super) async fn serve(services: &Services, socket: &Rc<Socket>) {
             Next::Request(request) => Ok(request),
             Next::Refused(error) => Err(error.map_or(LocalError::Slow, LocalError::from)),
         };
-        match boxed_future(|| exchange(services, socket, &mut next)).await {
+        match boxed_future(|| serve_one(services, socket, &mut next)).await {
             After::Next => {}
             After::Close => break false,
             After::Reset => break true,
@@ -51,7 +52,11 @@ enum After {
 }
 
 /// Serves one request, or refuses what is not one, and sends the response.
-async fn exchange(services: &Services, socket: &Rc<Socket>, next: &mut Result<Request, LocalError>) -> After {
+async fn serve_one(
+    services: &Services,
+    socket: &Rc<Socket>,
+    next: &mut Result<Request, LocalError>,
+) -> After {
     let connection = &socket.connection;
     let (terms, response) = match next {
         Err(error) => {
@@ -66,8 +71,12 @@ async fn exchange(services: &Services, socket: &Rc<Socket>, next: &mut Result<Re
                 true => RequestBody::Http1(Http1Body::new(socket, number)),
                 false => RequestBody::None,
             };
-            let serving = pin!(pipeline::serve(services, connection, head, body));
-            match socket.while_connected(serving).await {
+            let served = {
+                let serving = pin!(pipeline::serve(services, connection, head, body));
+                socket.while_connected(serving).await
+            };
+            head.headers = Headers::default(); // the response may take long
+            match served {
                 Some(response) => (*terms, response),
                 None => {
                     connection.log_close("the client disconnected before its response");
@@ -76,7 +85,8 @@ async fn exchange(services: &Services, socket: &Rc<Socket>, next: &mut Result<Re
             }
         }
     };
-    if let StatusCode::SWITCHING_PROTOCOLS = response.status {
+    let status = response.status; // `response` would stay in this future if it were borrowed
+    if status == StatusCode::SWITCHING_PROTOCOLS {
         boxed_future(|| tunnel::run(socket, response)).await;
         connection.log_close("its tunnel ended");
         return After::Close;

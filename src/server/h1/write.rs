@@ -184,8 +184,8 @@ impl<'a> Writer<'a> {
     /// Writes everything that was added to the encoder.
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { socket, encoder, send_rate, blocked, .. } = self;
-        if self.body.is_none() && socket.ends.get() {
-            socket.close_follows();
+        if self.body.is_none() && !self.failed && socket.ends.get() {
+            socket.hold_back();
         }
         ready!(encoder.poll_write(|pieces| {
             let written = ready!(Pin::new(&mut *socket).poll_write_vectored(context, pieces))?;

@@ -259,6 +259,8 @@ mod tests {
             b"head 2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
         );
         let large = vec![b'x'; FLAT + 1];
+        let chunked = written(BodyFraming::Chunked, &[&large]).unwrap();
+        assert!(chunked == [b"head 4001\r\n", &large[..], b"\r\n0\r\n\r\n"].concat());
         let chunked = written(BodyFraming::Chunked, &[b"y", &large, b"z"]).unwrap();
         let wanted = [b"head 1\r\ny\r\n4001\r\n", &large[..], b"\r\n1\r\nz\r\n0\r\n\r\n"].concat();
         assert!(chunked == wanted);
