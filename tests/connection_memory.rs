@@ -48,7 +48,7 @@ fn an_idle_connection() {
         assert_eq!(client.get("/").status, 200);
         client
     });
-    assert!(grown <= 16 * KIB, "{grown} bytes");
+    assert!(grown <= 4 * KIB, "{grown} bytes");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn an_idle_connection_with_tls() {
         assert_eq!(client.ask("/", &[("host", "api.test")]).unwrap().0, 200);
         client
     });
-    assert!(grown <= 40 * KIB, "{grown} bytes");
+    assert!(grown <= 16 * KIB, "{grown} bytes");
 }
 
 /// An idle connection keeps no buffer.
@@ -104,5 +104,5 @@ fn a_busy_pair() {
         asked.recv_timeout(deadline()).unwrap();
         client
     });
-    assert!(grown <= 32 * KIB, "{grown} bytes");
+    assert!(grown <= 8 * KIB, "{grown} bytes");
 }
