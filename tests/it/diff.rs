@@ -55,6 +55,7 @@ fn what_is_said_of_counters_is_what_happens() {
             "{after}"
         );
         assert!(reload["at"].is_string() && reload["summary"].as_str().unwrap().contains(fate), "{reload}");
+        assert!(gateway.times_logged("is in force, generation 2") > 0);
         assert_eq!(gateway.log().contains("loses its counters"), fate == "lost", "{after}");
     }
 }

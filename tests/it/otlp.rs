@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Setup, Upstream, deadline, until};
+use crate::harness::{Gateway, Seen, Setup, Upstream, deadline, until};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -31,9 +31,10 @@ fn gateway(collector: &Upstream, more: &str) -> Gateway {
     Setup::default().value("collector", collector.address).start(&file("{collector}", more))
 }
 
-/// The bodies that came for a signal.
+/// The bodies that came for a signal. That of a request is empty until all of it has come.
 fn messages(collector: &Upstream, signal: &str) -> Vec<Value> {
-    let seen = collector.seen().into_iter().filter(|seen| seen.target.ends_with(signal));
+    let has_come = |seen: &Seen| seen.target.ends_with(signal) && !seen.body.is_empty();
+    let seen = collector.seen().into_iter().filter(has_come);
     seen.map(|seen| serde_json::from_slice(&seen.body).unwrap()).collect()
 }
 

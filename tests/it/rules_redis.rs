@@ -159,7 +159,7 @@ fn rules_outlive_their_redis() {
     let samples = load.stop();
     assert_eq!(count(&samples, 200) + count(&samples, 429), samples.len(), "no other answers");
     assert!(slowest(&samples) < patience(1), "{:?}", slowest(&samples));
-    assert!(gateways[0].log().contains("the rules cannot be read"), "{}", gateways[0].log());
+    assert!(gateways[0].times_logged("the rules cannot be read") > 0);
 }
 
 /// A Redis that has lost rules, because a failover lost them or because it was emptied, is right.
@@ -184,7 +184,7 @@ fn a_gateway_starts_without_its_redis() {
     redis.kill();
     let gateway = Gateway::start(&text);
     assert_eq!(limit(&gateway, "k1"), 5);
-    assert!(gateway.log().contains("Redis has not answered yet"), "{}", gateway.log());
+    assert!(gateway.times_logged("Redis has not answered yet") > 0);
     redis.restart();
     until("it can be written", || (put(&gateway, "acme", "k1", 50).status == 201).then_some(()));
     in_force(&gateway, "k1", 50);
