@@ -1,4 +1,4 @@
-//! Futures behind a pointer: those that are rarely awaited or not for long, and those of tasks.
+//! Futures behind a pointer, so that the futures and tasks that contain them stay small.
 
 use std::pin::Pin;
 

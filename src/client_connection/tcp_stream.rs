@@ -18,13 +18,13 @@ const FIRST: usize = 4 << 10;
 /// A socket that does not block.
 #[derive(Debug)]
 pub(crate) struct LazyTcpStream {
-    socket: Socket,
+    socket: Registration,
     /// Whether the kernel holds back the last bytes until the end of the connection.
     holds_back: bool,
 }
 
 #[derive(Debug)]
-enum Socket {
+enum Registration {
     /// Not registered: no task had to wait for it yet.
     New(net::TcpStream),
     /// Registered with the runtime.
@@ -36,7 +36,7 @@ enum Socket {
 impl LazyTcpStream {
     /// A socket that is not registered yet.
     pub(crate) fn new(socket: net::TcpStream) -> Self {
-        Self { socket: Socket::New(socket), holds_back: false }
+        Self { socket: Registration::New(socket), holds_back: false }
     }
 
     /// From now on, the kernel holds back bytes that do not fill a segment until [`send_rest`](Self::send_rest), which must follow at
@@ -45,8 +45,8 @@ impl LazyTcpStream {
         self.holds_back = true;
     }
 
-    /// Sends what was held back, and the end of the connection. To close the socket is not enough: if the client has sent bytes
-    /// that were not read, the kernel resets the connection and discards what it has not sent.
+    /// If bytes are held back, sends them and the end of the connection. To close the socket is not enough: if the client has sent
+    /// bytes that were not read, the kernel resets the connection and discards what it has not sent.
     pub(crate) fn send_rest(&self) {
         if let Some(socket) = self.handle().filter(|_| self.holds_back) {
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
@@ -63,14 +63,15 @@ impl LazyTcpStream {
 
     /// Whether it is not registered with the runtime yet.
     pub(crate) fn is_new(&self) -> bool {
-        matches!(self.socket, Socket::New(_))
+        matches!(self.socket, Registration::New(_))
     }
 
-    /// Whether bytes have arrived on a registered socket. If not, the task is woken when they do. Never on another one.
+    /// Whether bytes have arrived. If not, the task is woken when they do. A socket that is not registered is never readable, and
+    /// wakes nobody.
     pub(crate) fn is_readable(&self, context: &mut Context<'_>) -> bool {
         match &self.socket {
-            Socket::Registered(socket) => socket.poll_read_ready(context).is_ready(),
-            Socket::New(_) | Socket::Lost => false,
+            Registration::Registered(socket) => socket.poll_read_ready(context).is_ready(),
+            Registration::New(_) | Registration::Lost => false,
         }
     }
 
@@ -79,23 +80,23 @@ impl LazyTcpStream {
     /// # Errors
     /// If the registration fails.
     pub(crate) fn registered(&mut self) -> io::Result<&mut TcpStream> {
-        if let Socket::New(_) = self.socket
-            && let Socket::New(socket) = std::mem::replace(&mut self.socket, Socket::Lost)
+        if let Registration::New(_) = self.socket
+            && let Registration::New(socket) = std::mem::replace(&mut self.socket, Registration::Lost)
         {
-            self.socket = Socket::Registered(TcpStream::from_std(socket)?);
+            self.socket = Registration::Registered(TcpStream::from_std(socket)?);
         }
         match &mut self.socket {
-            Socket::Registered(socket) => Ok(socket),
-            Socket::New(_) | Socket::Lost => Err(io::ErrorKind::NotConnected.into()),
+            Registration::Registered(socket) => Ok(socket),
+            Registration::New(_) | Registration::Lost => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
     /// The file descriptor; `None` if the registration failed.
     pub(crate) fn handle(&self) -> Option<BorrowedFd<'_>> {
         match &self.socket {
-            Socket::New(socket) => Some(socket.as_fd()),
-            Socket::Registered(socket) => Some(socket.as_fd()),
-            Socket::Lost => None,
+            Registration::New(socket) => Some(socket.as_fd()),
+            Registration::Registered(socket) => Some(socket.as_fd()),
+            Registration::Lost => None,
         }
     }
 
@@ -104,7 +105,7 @@ impl LazyTcpStream {
         &mut self,
         work: impl FnOnce(&mut net::TcpStream) -> io::Result<T>,
     ) -> Option<io::Result<T>> {
-        let Socket::New(socket) = &mut self.socket else { return None };
+        let Registration::New(socket) = &mut self.socket else { return None };
         unless_it_blocks(work(socket))
     }
 
@@ -115,11 +116,11 @@ impl LazyTcpStream {
         send: impl FnOnce(BorrowedFd<'_>, SendFlags) -> rustix::io::Result<usize>,
     ) -> Option<io::Result<usize>> {
         unless_it_blocks(match &self.socket {
-            Socket::New(socket) => send(socket.as_fd(), self.send_flags()).map_err(io::Error::from),
-            Socket::Registered(socket) => {
+            Registration::New(socket) => send(socket.as_fd(), self.send_flags()).map_err(io::Error::from),
+            Registration::Registered(socket) => {
                 socket.try_io(Interest::WRITABLE, || Ok(send(socket.as_fd(), self.send_flags())?))
             }
-            Socket::Lost => return None,
+            Registration::Lost => return None,
         })
     }
 }

@@ -17,7 +17,8 @@ pub(super) enum Disposition<'s> {
 }
 
 impl<'s> Disposition<'s> {
-    /// The admitted request. A future that matches on the disposition itself holds all of it as long as its parts.
+    /// The admitted request. In an async function, a variable that `match` takes apart keeps its memory until the end of its scope;
+    /// the result of this call does not.
     ///
     /// # Errors
     /// The answer, if there is one already.

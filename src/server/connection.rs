@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use sluicegate_wire::h2::frame::PREFACE;
 
-use super::handshake::{accept_proxied, accept_tls, take_place};
+use super::handshake::{accept_proxied, accept_tls, admit_address};
 use super::listeners::Server;
 use super::{h1, h2};
 use crate::boxed_future::boxed_future;
@@ -32,7 +32,7 @@ pub(super) fn serve(
         if state.proxy_protocol && !boxed_future(|| accept_proxied(&mut connection, &mut socket)).await {
             return;
         }
-        if !take_place(&mut connection, &state, &server) {
+        if !admit_address(&mut connection, &state, &server.services.view().snapshot) {
             return;
         }
         let accepted = match &state.tls {

@@ -13,10 +13,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::server::Acceptor;
 
-use super::listeners::Server;
 use super::pacer::Pacer;
 use crate::client_connection::{ClientStream, Connection, Full, LazyTcpStream, ListenerState};
 use crate::metrics::{Handshake, Refusal};
+use crate::snapshot::Snapshot;
 use crate::tls::{ServerTls, TlsSession};
 use crate::worker_state::Deadline;
 use sluicegate_wire::proxy_protocol::{self, Progress, SHORTEST};
@@ -78,9 +78,13 @@ pub(super) async fn accept_proxied(connection: &mut Connection, socket: &mut Laz
     }
 }
 
-/// Takes a place among the connections of the client's address. Returns false if the connection is refused, which is counted.
-pub(super) fn take_place(connection: &mut Connection, state: &Arc<ListenerState>, server: &Server) -> bool {
-    let config = &server.services.view().snapshot.config;
+/// Counts the connection among those of the client's address. Returns false if these are too many; the refusal is counted.
+pub(super) fn admit_address(
+    connection: &mut Connection,
+    state: &Arc<ListenerState>,
+    snapshot: &Snapshot,
+) -> bool {
+    let config = &snapshot.config;
     match state.acquire(connection.peer.ip(), &config.client_ip, &config.resources.lists) {
         Ok(place) => {
             connection.place = place;

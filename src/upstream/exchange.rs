@@ -184,8 +184,8 @@ impl Exchange {
         self.idle.set(idle);
     }
 
-    /// Waits for `future` at most this long. Progress of the request body extends the deadline. It takes a reference, because it would
-    /// hold a future twice: as it was passed, and pinned.
+    /// Waits for `future` at most this long. Progress of the request body extends the deadline. The caller
+    /// pins it, because an async function that pins an argument holds it twice.
     pub(super) async fn with_timeout<T>(
         &self,
         within: Duration,

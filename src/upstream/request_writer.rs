@@ -64,8 +64,8 @@ impl RequestWriter {
 
     /// Writes everything that was added to the encoder.
     fn poll_write(&mut self, stream: &mut ServerStream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.encoder.poll_write(|pieces| {
-            let written = ready!(Pin::new(&mut *stream).poll_write_vectored(context, pieces))?;
+        ready!(self.encoder.poll_write(|slices| {
+            let written = ready!(Pin::new(&mut *stream).poll_write_vectored(context, slices))?;
             self.upload.progress();
             Poll::Ready(Ok(written))
         }))?;

@@ -136,7 +136,7 @@ async fn send_h1_request(
                 server = authority,
                 "a reused upstream connection had ended; sent again on a new one"
             );
-            drop(h1_connection);
+            drop(h1_connection); // frees its file descriptor first
             h1_connection = connect(server, outgoing).await?;
             is_reused = false;
         } else {

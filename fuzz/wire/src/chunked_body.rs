@@ -85,9 +85,9 @@ fn encode(body: &Body, length: usize) -> Vec<u8> {
     let mut encoder = MessageEncoder::new(Vec::new(), BodyFraming::Chunked);
     let mut written = BytesMut::new();
     let mut flush = |encoder: &mut MessageEncoder| {
-        let all = encoder.poll_write(|pieces| {
+        let all = encoder.poll_write(|slices| {
             let before = written.len();
-            written.extend(pieces.iter().flat_map(|piece| piece.iter()).take(1_000));
+            written.extend(slices.iter().flat_map(|slice| slice.iter()).take(1_000));
             Poll::Ready(Ok(written.len() - before))
         });
         assert!(matches!(all, Poll::Ready(Ok(()))));

@@ -27,12 +27,12 @@ use sluicegate_wire::h1::{BodyDecoder, Request, ResponseTerms};
 /// gives back is still in the caches when the next one takes it.
 pub(super) async fn serve(services: &Services, socket: &Rc<Socket>) {
     let reset = loop {
-        let mut next = match socket.next(|| services.view().snapshot.config.max_head).await {
+        let mut request = match socket.next(|| services.view().snapshot.config.max_head).await {
             Next::End => break false,
             Next::Request(request) => Ok(request),
             Next::Refused(error) => Err(error.map_or(LocalError::Slow, LocalError::from)),
         };
-        match boxed_future(|| serve_one(services, socket, &mut next)).await {
+        match boxed_future(|| serve_one(services, socket, &mut request)).await {
             After::Next => {}
             After::Close => break false,
             After::Reset => break true,
@@ -51,14 +51,14 @@ enum After {
     Reset,
 }
 
-/// Serves one request, or refuses what is not one, and sends the response.
+/// Serves one request, or refuses what could not be parsed with its error, and sends the response.
 async fn serve_one(
     services: &Services,
     socket: &Rc<Socket>,
-    next: &mut Result<Request, LocalError>,
+    request: &mut Result<Request, LocalError>,
 ) -> After {
     let connection = &socket.connection;
-    let (terms, response) = match next {
+    let (terms, response) = match request {
         Err(error) => {
             socket.ends.set(true);
             (ResponseTerms::default(), pipeline::refuse(services, connection, *error))
@@ -85,7 +85,7 @@ async fn serve_one(
             }
         }
     };
-    let status = response.status; // `response` would stay in this future if it were borrowed
+    let status = response.status; // comparing in place borrows `response`, whose memory this future would then keep
     if status == StatusCode::SWITCHING_PROTOCOLS {
         boxed_future(|| tunnel::run(socket, response)).await;
         connection.log_close("its tunnel ended");
@@ -107,12 +107,12 @@ async fn serve_one(
         }
         Sent::CompleteAndLast => {
             connection.log_close(match () {
-                () if next.is_err() => "no complete and valid request arrived",
+                () if request.is_err() => "no complete and valid request arrived",
                 () if connection.listener.ending.get() => "draining",
                 () if !terms.keep_alive => "the client asked for one response only",
                 () => "it ends with this response",
             });
-            if next.is_err() || socket.has_unread() {
+            if request.is_err() || socket.has_unread() {
                 boxed_future(|| linger(socket)).await;
             }
             After::Close

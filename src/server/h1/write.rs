@@ -187,8 +187,8 @@ impl<'a> Writer<'a> {
         if self.body.is_none() && !self.failed && socket.ends.get() {
             socket.hold_back();
         }
-        ready!(encoder.poll_write(|pieces| {
-            let written = ready!(Pin::new(&mut *socket).poll_write_vectored(context, pieces))?;
+        ready!(encoder.poll_write(|slices| {
+            let written = ready!(Pin::new(&mut *socket).poll_write_vectored(context, slices))?;
             send_rate.add(written, socket.connection.worker.deadlines.now());
             if *blocked {
                 arm_write_timeout(socket);

@@ -179,33 +179,28 @@ impl MessageEncoder {
         &mut self,
         mut write: impl FnMut(&[IoSlice<'_>]) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<()>> {
-        loop {
+        let has_piece = !self.piece.is_empty();
+        while self.written < self.out.len() || !self.piece.is_empty() {
             let (out, piece) = (&self.out[self.written..], &self.piece[..]);
-            let written = match (out.is_empty(), piece.is_empty()) {
-                (true, true) => {
-                    self.out.clear();
-                    self.written = 0;
-                    return Poll::Ready(Ok(()));
-                }
-                (false, true) => ready!(write(&[IoSlice::new(out)]))?,
-                (true, false) => ready!(write(&[IoSlice::new(piece)]))?,
-                (false, false) => ready!(write(&[IoSlice::new(out), IoSlice::new(piece)]))?,
-            };
+            let slices = [IoSlice::new(out), IoSlice::new(piece)];
+            let written = ready!(write(match (out.is_empty(), piece.is_empty()) {
+                (true, _) => &slices[1..],
+                (_, true) => &slices[..1],
+                _ => &slices,
+            }))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             let of_out = written.min(out.len());
             self.written += of_out;
-            if !piece.is_empty() {
-                self.piece.advance(written - of_out);
-                if self.piece.is_empty() {
-                    self.out.clear();
-                    self.written = 0;
-                    self.end_chunk();
-                    return Poll::Ready(Ok(()));
-                }
-            }
+            self.piece.advance(written - of_out);
         }
+        self.out.clear();
+        self.written = 0;
+        if has_piece {
+            self.end_chunk();
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Takes the buffer out, to be used again.
@@ -231,8 +226,8 @@ mod tests {
     fn written(framing: BodyFraming, pieces: &[&[u8]]) -> Result<Vec<u8>, LengthMismatch> {
         let (mut encoder, mut all) = (MessageEncoder::new(b"head ".to_vec(), framing), Vec::new());
         let mut flush = |encoder: &mut MessageEncoder| {
-            let done = encoder.poll_write(|pieces| {
-                let bytes = pieces.iter().flat_map(|piece| piece.iter());
+            let done = encoder.poll_write(|slices| {
+                let bytes = slices.iter().flat_map(|slice| slice.iter());
                 let before = all.len();
                 all.extend(bytes.take(3));
                 Poll::Ready(Ok(all.len() - before))
