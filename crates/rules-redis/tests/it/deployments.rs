@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use redis::FromRedisValue;
+use redis::{Cmd, Connection, FromRedisValue, RedisError};
 use sluicegate_counters_redis::{Address, Deployment, Settings};
 use sluicegate_rules_redis::Event;
 use tempfile::TempDir;
@@ -44,21 +44,29 @@ impl Node {
         node
     }
 
-    fn ask<T: FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port))?;
-        redis::cmd(words[0]).arg(&words[1..]).query(&mut client.get_connection()?)
+    fn connection(&self) -> redis::RedisResult<Connection> {
+        redis::Client::open(format!("redis://127.0.0.1:{}", self.port))?.get_connection()
     }
 
-    /// A server that becomes a replica closes its connections, also those that are being opened.
+    fn ask<T: FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
+        command(words).query(&mut self.connection()?)
+    }
+
+    /// Asks again when the connection breaks: a server that becomes a replica closes all of them, also those that
+    /// are being opened.
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses the command.
     fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
         let mut answer = self.ask(words);
         wait(|| {
-            if answer.as_ref().is_err_and(redis::RedisError::is_io_error) {
+            if answer.as_ref().is_err_and(RedisError::is_io_error) {
                 answer = self.ask(words);
             }
-            answer.is_ok()
+            !answer.as_ref().is_err_and(RedisError::is_io_error)
         });
-        answer.unwrap()
+        answer.unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
     fn address(&self) -> Address {
@@ -71,6 +79,12 @@ impl Drop for Node {
         _ = self.child.kill();
         _ = self.child.wait();
     }
+}
+
+fn command(words: &[&str]) -> Cmd {
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]);
+    command
 }
 
 fn free_port() -> u16 {
@@ -118,12 +132,14 @@ fn the_node_that_holds_the_slot_is_found_and_followed() {
         assert_eq!(b.list(None, None, None, 9).await.unwrap().len(), 1);
         assert_eq!(second.command::<u64>(&["HLEN", "test:{rules}:rules"]), 1);
         let epoch = a.version().await.unwrap().epoch;
-        // The slot moves, without what it had.
-        second.command::<()>(&["FLUSHALL"]);
+        // The slot moves, without what it had. A node gives a slot away only while it holds no key of it, and the
+        // stores write an epoch to a server without one, so nothing may come between the two commands.
         let id: String = first.command(&["CLUSTER", "MYID"]);
-        for node in [&first, &second] {
-            node.command::<()>(&["CLUSTER", "SETSLOT", &own, "NODE", &id]);
-        }
+        let set_slot = ["CLUSTER", "SETSLOT", &own, "NODE", &id];
+        first.command::<()>(&set_slot);
+        let mut emptied = redis::pipe();
+        emptied.atomic().add_command(command(&["FLUSHALL"])).add_command(command(&set_slot));
+        emptied.exec(&mut second.connection().unwrap()).unwrap();
         events.until(|event| *event == Event::Everything);
         let begun = Instant::now();
         while a.write(batch([put(rule("b", "k2", ""))])).await.is_err() {
