@@ -4,7 +4,7 @@ use ::redis::Value;
 
 use super::ports::ReservedPort;
 use super::redis::{RedisServer, RedisSetup};
-use super::until;
+use super::{patience, until, within};
 
 /// All slots of a cluster.
 const SLOTS: u16 = 16_384;
@@ -23,7 +23,7 @@ impl Cluster {
         let node = |bus: &ReservedPort| {
             let bus = bus.address.port().to_string();
             let setup = RedisServer::setup().config("cluster-enabled", &["yes"]);
-            setup.config("cluster-port", &[&bus]).config("cluster-node-timeout", &["2000"]).start()
+            setup.config("cluster-port", &[&bus]).config("cluster-node-timeout", &["10000"]).start()
         };
         let nodes: Vec<RedisServer> = buses.iter().map(node).collect();
         for (index, node) in nodes.iter().enumerate() {
@@ -31,14 +31,18 @@ impl Cluster {
             let last = (usize::from(SLOTS) * (index + 1) / nodes.len() - 1).to_string();
             node.run::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
             node.run::<()>(&["CLUSTER", "ADDSLOTSRANGE", &bound(index), &last]);
-            let (first, bus) = (nodes[0].address, buses[0].address.port().to_string());
-            if index > 0 {
-                node.run::<()>(&["CLUSTER", "MEET", "127.0.0.1", &first.port().to_string(), &bus]);
-            }
         }
+        let meet = |node: &RedisServer| {
+            let [port, bus] = [&nodes[0].address, &buses[0].address].map(|at| at.port().to_string());
+            node.run::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+        };
         until("the cluster is whole", || {
             let whole = |node: &RedisServer| {
                 let info: String = node.run(&["CLUSTER", "INFO"]);
+                // A node gives up an introduction that takes too long.
+                if ["cluster_known_nodes:1", "cluster_known_nodes:2"].iter().any(|few| info.contains(*few)) {
+                    nodes[1..].iter().for_each(meet);
+                }
                 info.contains("cluster_state:ok")
                     && info.contains("cluster_known_nodes:3")
                     && info.contains("cluster_slots_ok:16384")
@@ -52,7 +56,7 @@ impl Cluster {
     pub fn store(&self) -> String {
         let urls: Vec<String> =
             self.nodes.iter().map(|node| format!("\"redis://{}\"", node.address)).collect();
-        format!("store: {{redis: {{cluster: [{}], timeout: 2s}}}}\n", urls.join(", "))
+        format!("store: {{redis: {{cluster: [{}], timeout: 10s}}}}\n", urls.join(", "))
     }
 
     /// The slot of a key.
@@ -138,8 +142,10 @@ impl Sentinels {
         until("the replica follows", || {
             (replica.info("replication", "master_link_status")? == "up").then_some(())
         });
+        // One sentinel waits for an order; three find out that the master is dead, and not that it is slow.
+        let down_after = if count == 1 { 10_000 } else { 2_000 };
         let lines = format!(
-            "sentinel monitor main 127.0.0.1 {port} {}\nsentinel down-after-milliseconds main 500\n\
+            "sentinel monitor main 127.0.0.1 {port} {}\nsentinel down-after-milliseconds main {down_after}\n\
              sentinel failover-timeout main 3000\n",
             count / 2 + 1
         );
@@ -160,7 +166,7 @@ impl Sentinels {
         let urls: Vec<String> =
             self.watchers.iter().map(|watcher| format!("\"redis://{}\"", watcher.address)).collect();
         format!(
-            "store: {{redis: {{sentinel: {{master: main, nodes: [{}]}}, timeout: 2s}}}}\n",
+            "store: {{redis: {{sentinel: {{master: main, nodes: [{}]}}, timeout: 10s}}}}\n",
             urls.join(", ")
         )
     }
@@ -187,16 +193,17 @@ impl Sentinels {
     pub fn fail_over(&mut self) {
         let old = self.master();
         self.servers[old].kill();
-        self.promoted(1 - old);
+        self.promoted(1 - old, || {});
     }
 
     /// Swaps the roles of the two running servers, and waits until it is done.
     #[track_caller]
     pub fn switch_over(&self) {
         let old = self.master();
-        // A sentinel that has not yet seen the replica's answer says NOGOODSLAVE.
-        until("a sentinel begins", || self.watchers[0].try_run::<()>(&["SENTINEL", "FAILOVER", "main"]).ok());
-        self.promoted(1 - old);
+        self.promoted(1 - old, || {
+            // A sentinel that has not yet seen the replica's answer says NOGOODSLAVE; one that has begun may give up.
+            let _ = self.watchers[0].try_run::<()>(&["SENTINEL", "FAILOVER", "main"]);
+        });
         // The sentinels demote the old master too, but eight seconds later; until then it would take writes.
         let port = self.servers[1 - old].address.port().to_string();
         until("the old master follows", || {
@@ -205,11 +212,17 @@ impl Sentinels {
         self.servers[old].disconnect();
     }
 
+    /// Waits until the replica is the master, and calls `order` while it is not.
     #[track_caller]
-    fn promoted(&self, new: usize) {
-        until("the replica is the master", || {
-            let role = self.servers[new].info("replication", "role")?;
-            (self.master() == new && role == "master").then_some(())
+    fn promoted(&self, new: usize, order: impl Fn()) {
+        // A sentinel that was stopped for two seconds does nothing for the next thirty.
+        let promoted = within(patience(40), || {
+            if self.servers[new].info("replication", "role")? != "master" {
+                order();
+                return None;
+            }
+            (self.master() == new).then_some(())
         });
+        assert!(promoted.is_some(), "the replica is not the master after {:?}", patience(40));
     }
 }

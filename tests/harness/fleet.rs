@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::load::{Load, admitted};
 use super::prometheus::Family;
-use super::{Gateway, Setup, in_parallel, until, within};
+use super::{Gateway, Setup, in_parallel, patience, until, within};
 
 /// Gateways with the same file. They are killed when this is dropped.
 pub struct Fleet(Vec<Gateway>);
@@ -91,24 +91,26 @@ impl Fleet {
     /// which it could not have if each gateway counted for itself.
     ///
     /// On a machine so busy that the store does not answer within its timeout, gateways count by themselves meanwhile.
-    /// Then nothing can be said of this key, and a few others are tried.
+    /// Then nothing can be said of this key, and others are tried for a minute.
     #[track_caller]
     pub fn exactly(&self, limit: usize, target: &str, key: &str) {
-        const TRIES: usize = 5;
-        let most = limit * 7 / 10;
-        for number in 1..=TRIES {
+        let (most, mut number) = (limit * 7 / 10, 0);
+        let tried = within(patience(60), || {
+            number += 1;
             let name = if number == 1 { key.to_owned() } else { format!("{key}-{number}") };
             let load = |gateways: &[Gateway]| Load::on(gateways, 64).target(target).keys(&[name.as_str()]);
             let before = self.fallbacks();
             let passed = (admitted(&load(&self[..1]).send(most)), admitted(&load(self).send(limit * 3)));
-            if self.fallbacks() == before || number == TRIES {
-                assert_eq!(passed.0, most, "{name}: one gateway has what it asks for");
-                assert_eq!(passed.1, limit - most, "{name}: all have the rest");
-                break;
+            if self.fallbacks() == before {
+                return Some((name, passed));
             }
             println!("{name}: the store answered too late; another key is tried");
             self.settle(target);
-        }
+            None
+        });
+        let Some((name, passed)) = tried else { panic!("{key}: the store answers too late all the time") };
+        assert_eq!(passed.0, most, "{name}: one gateway has what it asks for");
+        assert_eq!(passed.1, limit - most, "{name}: all have the rest");
         assert_eq!(self.sum("sluicegate_store_disagreements_total", &[]), 0.0, "scripts decide as the core");
     }
 
@@ -116,7 +118,7 @@ impl Fleet {
     #[track_caller]
     pub fn settle(&self, target: &str) {
         let mut round = 0;
-        until("every worker has the store", || {
+        let settled = within(patience(60), || {
             round += 1; // a key that is refused is remembered, and the store is not asked for it
             let keys: Vec<String> = (0..128).map(|number| format!("settling-{round}-{number}")).collect();
             let before = self.fallbacks();
@@ -126,6 +128,7 @@ impl Fleet {
                 .send(128);
             (self.fallbacks() == before && self.iter().all(has_store)).then_some(())
         });
+        assert!(settled.is_some(), "some worker decides without the store: {:?}", self.statuses_of_store());
     }
 
     /// One request for this key on each gateway in turn: the statuses.

@@ -215,9 +215,9 @@ impl RedisServer {
         self.url_as("")
     }
 
-    /// The `store` of a configuration, with a timeout that expires only if the test causes a fault.
+    /// The `store` of a configuration, with the longest timeout: it expires only if the test causes a fault.
     pub fn store(&self) -> String {
-        self.store_within("2s")
+        self.store_within("10s")
     }
 
     /// The `store` of a configuration with this timeout.

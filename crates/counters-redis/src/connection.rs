@@ -293,7 +293,7 @@ impl Connection {
         let silent_at = || self.unanswered_since.get().plus(self.silent_after.get());
         let result = loop {
             let wake = if class == CallClass::Full { until.min(silent_at()) } else { until };
-            if let Some(result) = in_time(&mut sent, clock.instant(wake)).await {
+            if let Some(result) = in_time(sent.as_mut(), clock.instant(wake)).await {
                 break result;
             }
             if wake == until {
@@ -441,8 +441,11 @@ async fn send_asking(mut channel: MultiplexedConnection, command: Cmd) -> RedisR
 
 /// Waits for an answer until `until`. An answer that arrived while this thread was busy is in time: the connection may
 /// read before the call counts as late.
-async fn in_time(sent: &mut Pending, until: tokio::time::Instant) -> Option<RedisResult<Value>> {
-    if let Ok(result) = tokio::time::timeout_at(until, &mut *sent).await {
+pub(super) async fn in_time<T>(
+    mut sent: Pin<&mut (impl Future<Output = T> + ?Sized)>,
+    until: tokio::time::Instant,
+) -> Option<T> {
+    if let Ok(result) = tokio::time::timeout_at(until, sent.as_mut()).await {
         return Some(result);
     }
     for _ in 0..EXTRA_POLLS {

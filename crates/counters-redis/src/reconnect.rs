@@ -9,7 +9,7 @@ use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use sluicegate_limiter::{Span, Time};
 
 use super::cluster::Servers;
-use super::connection::{Connection, LATE, random};
+use super::connection::{Connection, LATE, in_time, random};
 use super::dial::connect;
 use super::key_name::{self, Tag};
 use super::protocol::{self, Malformed};
@@ -20,6 +20,8 @@ use crate::{Address, Deployment};
 
 /// The longest time in which a connection is opened and prepared.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The longest time that a check of a connection may take, unless the timeout of calls is longer.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 /// After a connection has lasted this long, the pauses between attempts start from the shortest again.
 const STABLE_AFTER: Span = Span::from_secs(10);
 /// The intervals of checks whether a server answers, and whether it can be written to.
@@ -280,13 +282,23 @@ impl Store {
                     }
                 }
             };
-            match tokio::time::timeout(CONNECT_TIMEOUT, checked).await {
-                Ok(Ok(())) if check.is_some() && self.state.unreported.any() => {
+            // A check may take as long as a call.
+            let limit = CHECK_TIMEOUT.max(self.timeout().into());
+            let until = tokio::time::Instant::now() + limit;
+            let checked = {
+                let checked = std::pin::pin!(checked);
+                tokio::select! {
+                    () = connection.closed() => return,
+                    checked = in_time(checked, until) => checked,
+                }
+            };
+            match checked {
+                Some(Ok(())) if check.is_some() && self.state.unreported.any() => {
                     self.report(connection, &channel, |_| true).await;
                 }
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => connection.close(one_line(&error)),
-                Err(_) => connection.close(LATE.to_owned()),
+                Some(Ok(())) => {}
+                Some(Err(error)) => connection.close(one_line(&error)),
+                None => connection.close(LATE.to_owned()),
             }
         }
     }

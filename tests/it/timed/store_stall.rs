@@ -102,3 +102,22 @@ fn a_short_stall_is_no_second_allowance() {
     println!("{summary}");
     assert!(failed.is_empty(), "more than {BOUND} of the limit in\n{}", failed.join("\n"));
 }
+
+/// The checks of a connection have as long as a request: while Redis stalls for less than `timeout`, requests wait, and no
+/// connection is closed under them.
+#[test]
+fn a_stall_shorter_than_the_timeout_costs_nothing() {
+    let redis = RedisServer::start();
+    let fleet = Fleet::start(1, &(redis.store() + TEXT));
+    let connections = || redis.info("stats", "total_connections_received").unwrap().parse::<u64>().unwrap();
+    let before = connections();
+    let mut client = fleet[0].client();
+    redis.freeze();
+    client.request("GET", "/hour", &[("x-api-key", "k")]);
+    sleep(Duration::from_millis(2_500));
+    redis.thaw();
+    let answer = client.response();
+    assert_eq!((answer.status, fleet.fallbacks()), (200, 0.0));
+    assert_eq!(fleet[0].remaining("hour", "k"), 99);
+    assert_eq!(connections(), before + 1, "the harness's own");
+}
