@@ -97,7 +97,7 @@ impl Snapshot {
             let usage = match states.get(at).and_then(Option::as_ref) {
                 Some((state, _)) => state.usage(ask.at),
                 None => {
-                    let known = ask.limit.counters.usage(ask.key, ask.at);
+                    let known = ask.limit.usage(ask.key, ask.at);
                     known.unwrap_or_else(|| ask.limit.fresh(ask.at))
                 }
             };

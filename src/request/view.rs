@@ -121,7 +121,7 @@ impl View {
                 Some(store) => store.peek(ask.limit, ask.key, &ask.text, store.timeout()).await,
                 None => None,
             };
-            let here = || ask.limit.counters.usage(ask.key, ask.now);
+            let here = || ask.limit.usage(ask.key, ask.now);
             let banned_for = match &told {
                 Some(told) => told.banned_for,
                 None => ask.limit.banned_for(ask.key, ask.now),

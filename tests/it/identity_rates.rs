@@ -1,6 +1,7 @@
 //! Rates and costs that the identity of a request names: in a claim, in the metadata of a consumer, or in the answer of the
 //! external check. None is above `max_rate`.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use crate::harness::issuer::{Signer, jwks, soon};
 use crate::harness::load::admitted;
 use crate::harness::{
-    Client, Exchange, Folder, Gateway, Load, RedisServer, Response, Setup, TOKEN, Upstream, until,
+    Client, Exchange, Fleet, Folder, Gateway, Load, RedisServer, Response, Setup, TOKEN, Upstream, until,
 };
 
 const BY_CLAIM: &str = "
@@ -173,9 +174,18 @@ fn plans_and_bursts_beside_the_rate_of_an_identity() {
 /// A rule of the key wins; one without a rate leaves that of the identity.
 #[test]
 fn a_rule_wins() {
+    a_rule_wins_with("");
+    a_rule_wins_with(&RedisServer::start().store());
+}
+
+fn a_rule_wins_with(store: &str) {
     let consumers = consumer("ann", "rate: 50/366d");
-    let yaml = format!("rules: {{file: rules.db, wait: 1s}}{BY_METADATA}");
+    let usage = "routes: [{name: usage, match: {path: /usage}, respond: usage, limits: [per-consumer]}, ";
+    let yaml = format!("{store}rules: {{file: rules.db, wait: 1s}}{BY_METADATA}").replace("routes: [", usage);
     let gateway = Setup::default().file("consumers.yaml", &consumers).start(&yaml);
+    if !store.is_empty() {
+        Fleet::up_of(&gateway);
+    }
     let put = |rule: &Value| {
         let (bearer, body) = (format!("Bearer {TOKEN}"), rule.to_string());
         let length = body.len().to_string();
@@ -185,15 +195,25 @@ fn a_rule_wins() {
         assert!(client.response().status < 300);
     };
     let ask = || gateway.ask("GET", "/", &[("x-api-key", "ann")]);
+    // Asks without spending anything: a request waits for the rule of its key, but not for longer than a second.
+    let told = |header: &str, numbers: RangeInclusive<u64>| {
+        until("the rule is in force", || {
+            let usage = gateway.ask("GET", "/usage", &[("x-api-key", "ann")]);
+            numbers.contains(&usage.number(header)).then_some(())
+        });
+    };
     assert_eq!(left(&ask()), (50, 49));
     put(&json!({ "limit": "per-consumer", "key": "ann", "rate": "1000/366d" }));
+    told("x-ratelimit-limit", 1000..=1000);
     assert_eq!(left(&ask()), (1000, 979), "above max_rate, which is for what comes from outside");
     put(&json!({ "limit": "per-consumer", "key": "ann", "mode": "enforce" }));
+    told("x-ratelimit-limit", 50..=50);
     assert_eq!(left(&ask()).0, 50);
     put(&json!({ "limit": "per-consumer", "key": "ann", "burst": 3 }));
+    told("x-ratelimit-remaining", 0..=3);
     assert_eq!(left(&ask()), (50, 1), "of a burst of 3, a little was spent, and one more");
     put(&json!({ "limit": "per-consumer", "key": "ann", "exempt": true }));
-    assert_eq!(ask().header("x-ratelimit-limit"), None);
+    until("the key is exempt", || ask().header("x-ratelimit-limit").is_none().then_some(()));
 }
 
 /// The headers that the service outside answers.

@@ -348,5 +348,5 @@ impl Store {
 /// Whether the state of a key that the store returned at `now` leaves less than the state that is known.
 pub(super) fn is_stricter(limit: &CountedLimit, key: Fingerprint, told: &RemoteState, now: Time) -> bool {
     let left = |usage: Usage| (usage.remaining, Reverse(usage.reset));
-    limit.counters.usage(key, now).is_none_or(|known| left(told.usage(now)) < left(known))
+    limit.usage(key, now).is_none_or(|known| left(told.usage(now)) < left(known))
 }

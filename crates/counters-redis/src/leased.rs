@@ -205,7 +205,7 @@ impl Store {
         let Some((terms, connection)) = limit.leased().zip(self.connection_of_tag(known.key.tag)) else {
             return;
         };
-        let Some(Usage { remaining, .. }) = limit.counters.usage(*key, connection.clock.earliest(now)) else {
+        let Some(Usage { remaining, .. }) = limit.usage(*key, connection.clock.earliest(now)) else {
             return; // the store has not told yet
         };
         let of_workers = self.of_worker(terms) * u64::from(self.workers());

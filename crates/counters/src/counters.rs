@@ -159,9 +159,15 @@ impl Counters {
         each!(Tables(table) = &self.tables => table.overflowed())
     }
 
-    /// The usage of a key; `None` if it has no state.
+    /// The usage of a key under the quota with which it was last counted; `None` if it has no state.
     pub fn usage(&self, key: Fingerprint, now: Time) -> Option<Usage> {
         each!(Tables(table) = &self.tables => table.usage(key, now))
+    }
+
+    /// The usage of a key that a request would meet; `None` if it has no state. `own` is the quota of the key, if it has one
+    /// of its own.
+    pub(super) fn usage_under(&self, key: Fingerprint, now: Time, own: Option<&Quota>) -> Option<Usage> {
+        each!(Tables(table) = &self.tables => table.usage_under(key, now, own.and_then(StateCodec::of)))
     }
 
     /// The usage of a key that was never seen.

@@ -99,6 +99,11 @@ impl CountedLimit {
         self.of_single_keys.then_some(&self.quota)
     }
 
+    /// The usage of a key that a request would meet, by the state in this process; `None` if it has none.
+    pub fn usage(&self, key: Fingerprint, now: Time) -> Option<Usage> {
+        self.counters.usage_under(key, now, self.own_quota())
+    }
+
     /// The usage of a key that was never seen.
     pub fn fresh(&self, now: Time) -> Usage {
         match self.of_single_keys {

@@ -8,22 +8,24 @@ use super::{ShardState, Table};
 use crate::Fingerprint;
 
 impl<A: StateCodec> Table<A> {
-    /// The usage of `key`; `None` if it has no state.
+    /// The usage of `key` under the quota with which it was last counted; `None` if it has no state.
     pub(crate) fn usage(&self, key: Fingerprint, now: Time) -> Option<Usage> {
         self.part(key).look(key.get(), |algorithm, state| algorithm.usage(state, now))
+    }
+
+    /// The usage of `key` that a request would meet, under the quota `own` if the key has one of its own; `None` if it has no
+    /// state.
+    pub(crate) fn usage_under(&self, key: Fingerprint, now: Time, own: Option<&A>) -> Option<Usage> {
+        let part = self.part(key);
+        let wanted = own.unwrap_or(&part.algorithm);
+        part.look_under(key.get(), now, wanted, |state| wanted.usage(state, now))
     }
 
     /// The quota and the state that a request of `key` would meet, under the quota `own` if the key has one of its own.
     pub(crate) fn copy(&self, key: Fingerprint, now: Time, own: Option<&A>) -> (A, A::State) {
         let part = self.part(key);
         let wanted = own.unwrap_or(&part.algorithm).clone();
-        let known = part.look(key.get(), |algorithm, state| {
-            let mut state = state.clone();
-            if *algorithm != wanted {
-                wanted.rescale(algorithm, &mut state, now);
-            }
-            state
-        });
+        let known = part.look_under(key.get(), now, &wanted, A::State::clone);
         drop(part);
         match known {
             Some(state) => (wanted, state),

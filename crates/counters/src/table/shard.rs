@@ -23,6 +23,24 @@ impl<A: StateCodec> ShardState<A> {
         self.slots.inspect(self.slots.find(key)?, |state| look(&self.algorithm, state))
     }
 
+    /// Looks at the state of a key as it is under the quota `wanted`; `None` if it has none.
+    pub(super) fn look_under<T>(
+        &self,
+        key: u64,
+        now: Time,
+        wanted: &A,
+        look: impl FnOnce(&A::State) -> T,
+    ) -> Option<T> {
+        self.look(key, |algorithm, state| {
+            if algorithm == wanted {
+                return look(state);
+            }
+            let mut state = state.clone();
+            wanted.rescale(algorithm, &mut state, now);
+            look(&state)
+        })
+    }
+
     /// Changes the state of a key; `None` if it has none.
     pub(super) fn alter<T>(
         &mut self,
