@@ -85,7 +85,7 @@ impl Line {
                 Err(Attempt::NoScript) => return Err(CallError::Refused("it forgets scripts".into())),
                 Err(Attempt::Elsewhere(why)) => link.condemn(why),
                 Err(Attempt::Broken(why)) => {
-                    link.condemn(why.clone());
+                    link.set_broken(why.clone());
                     if !again {
                         return Err(CallError::Unanswered(why));
                     }
@@ -115,9 +115,11 @@ fn scripted<'c>(
 
 async fn attempt(link: &Link, command: Cmd, until: Instant) -> Result<Value, Attempt> {
     let mut channel = link.channel.clone();
-    let answer = match tokio::time::timeout_at(until, channel.send_packed_command(&command)).await {
-        Ok(answer) => answer,
-        Err(_) => return Err(Attempt::Late),
+    let answer = tokio::select! {
+        biased;
+        answer = channel.send_packed_command(&command) => answer,
+        why = link.broken() => return Err(Attempt::Broken(why)),
+        () = tokio::time::sleep_until(until) => return Err(Attempt::Late),
     };
     match answer {
         Ok(Value::ServerError(error)) => Err(meaning(&error.into())),

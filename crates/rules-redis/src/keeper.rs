@@ -72,8 +72,13 @@ async fn watch_over(link: &Link, locator: &mut Locator) -> String {
 
 async fn check(link: &Link, locator: &Locator) -> RedisResult<()> {
     let mut channel = link.channel.clone();
-    let answer: redis::Value = redis::cmd("PING").query_async(&mut channel).await?;
-    drop(answer); // any will do
+    let answer: RedisResult<redis::Value> = redis::cmd("PING").query_async(&mut channel).await;
+    if let Err(error) = answer {
+        if error.is_io_error() {
+            link.set_broken(one_line(&error));
+        }
+        return Err(error);
+    }
     match link.fault() {
         Some(why) => Err((ErrorKind::Io, "the connection is lost", why).into()),
         None => locator.check_role(&mut channel).await,

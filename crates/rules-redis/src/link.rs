@@ -20,17 +20,41 @@ pub(crate) struct Link {
     fault: OnceLock<String>,
     /// Notified when it is of no use, or a call has waited in vain.
     pub(crate) doubted: Notify,
+    /// Why it is broken: no answer comes any more.
+    broken_by: OnceLock<String>,
+    /// Notified when it breaks.
+    broken: Notify,
 }
 
 impl Link {
     pub(crate) fn new(address: Address, channel: MultiplexedConnection) -> Self {
-        Self { address, channel, fault: OnceLock::new(), doubted: Notify::new() }
+        let (fault, broken_by) = (OnceLock::new(), OnceLock::new());
+        Self { address, channel, fault, doubted: Notify::new(), broken_by, broken: Notify::new() }
     }
 
     /// The connection is of no use any more: it is broken, or the server does not hold the rules.
     pub(crate) fn condemn(&self, why: String) {
         _ = self.fault.set(why); // the first reason counts
         self.doubted.notify_one();
+    }
+
+    /// The connection is broken: calls in flight end.
+    pub(crate) fn set_broken(&self, why: String) {
+        _ = self.broken_by.set(why.clone()); // the first reason counts
+        self.broken.notify_waiters();
+        self.condemn(why);
+    }
+
+    /// Waits until the connection is broken, and returns why. A call that is sent while the connection breaks may get neither an
+    /// answer nor an error from the client library.
+    pub(crate) async fn broken(&self) -> String {
+        loop {
+            let broken = self.broken.notified();
+            if let Some(why) = self.broken_by.get() {
+                return why.clone();
+            }
+            broken.await;
+        }
     }
 
     /// Why it is of no use any more.

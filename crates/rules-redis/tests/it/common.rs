@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use redis::{Connection, FromRedisValue};
 use sluicegate_counters_redis::{Address, Clock, Deployment, Settings};
 use sluicegate_limiter::Time;
-use sluicegate_rules::{Batch, Op, Precondition, Rule, Stored, Write};
-use sluicegate_rules_redis::{Event, RedisRules};
+use sluicegate_rules::{Batch, Changes, Head, Op, Precondition, Rule, Stored, Write, Written};
+use sluicegate_rules_redis::{Event, ReadError, RedisRules, WriteError};
 use tempfile::TempDir;
 
 /// No test takes longer, even on a busy machine.
@@ -70,13 +70,22 @@ impl Server {
         }
     }
 
+    /// Waits until so many stores listen.
+    pub(crate) fn wait_for_listeners(&self, stores: u64) {
+        let (begun, channel) = (Instant::now(), "test:{rules}:changed:0");
+        while self.command::<(String, u64)>(&["PUBSUB", "NUMSUB", channel]).1 != stores {
+            assert!(begun.elapsed() < DEADLINE, "they do not listen");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// A store whose calls have as long as a busy machine may take.
-    pub(crate) fn store(&self) -> RedisRules {
+    pub(crate) fn store(&self) -> Store {
         self.store_within(PATIENT).0
     }
 
     /// A store whose calls have so long, and what it tells, each with the time.
-    pub(crate) fn store_within(&self, timeout: Duration) -> (RedisRules, Events) {
+    pub(crate) fn store_within(&self, timeout: Duration) -> (Store, Events) {
         open(self.settings(), timeout)
     }
 
@@ -99,11 +108,56 @@ impl Server {
 }
 
 /// A store with these settings, and what it tells.
-pub(crate) fn open(settings: Settings, timeout: Duration) -> (RedisRules, Events) {
+pub(crate) fn open(settings: Settings, timeout: Duration) -> (Store, Events) {
     let (tell, told) = channel();
     let now = Clock::new(Instant::now(), Time::from_nanos(0));
     let tell = move |event| _ = tell.send((Instant::now(), event));
-    (RedisRules::open(settings, now, timeout, tell), Events(told))
+    (Store(RedisRules::open(settings, now, timeout, tell)), Events(told))
+}
+
+/// A store whose calls are made again while Redis is away: that is how a machine that stands still for a second looks, and
+/// the calls were not executed.
+pub(crate) struct Store(pub(crate) RedisRules);
+
+macro_rules! reads {
+    ($(fn $read:ident($($argument:ident: $kind:ty),*) -> $found:ty;)+) => {$(
+        pub(crate) async fn $read(&self, $($argument: $kind),*) -> Result<$found, ReadError> {
+            let begun = Instant::now();
+            loop {
+                match self.0.$read($($argument),*).await {
+                    Err(ReadError::Away(_)) if begun.elapsed() < PATIENT => pause().await,
+                    found => return found,
+                }
+            }
+        }
+    )+};
+}
+
+impl Store {
+    reads! {
+        fn exact(limit: &str, keys: &[String]) -> Vec<Stored>;
+        fn patterns() -> (u64, Vec<Stored>);
+        fn limits() -> Vec<String>;
+        fn get(id: &str) -> Option<Stored>;
+        fn list(limit: Option<&str>, key: Option<&str>, after: Option<&str>, most: usize) -> Vec<Stored>;
+        fn count() -> u64;
+        fn version() -> Head;
+        fn changes(since: u64, most: usize) -> Changes;
+    }
+
+    pub(crate) async fn write(&self, batch: Batch) -> Result<Written, WriteError> {
+        let begun = Instant::now();
+        loop {
+            match self.0.write(batch.clone()).await {
+                Err(WriteError::Away(_)) if begun.elapsed() < PATIENT => pause().await,
+                written => return written,
+            }
+        }
+    }
+}
+
+async fn pause() {
+    tokio::time::sleep(Duration::from_millis(10)).await;
 }
 
 fn run(socket: PathBuf) -> Child {
@@ -128,6 +182,11 @@ impl Events {
         self.0.recv_timeout(DEADLINE).expect("nothing is told")
     }
 
+    /// The next one that is no outage.
+    pub(crate) fn next_but_outages(&self) -> (Instant, Event) {
+        std::iter::repeat_with(|| self.next()).find(|(_, event)| !is_outage(event)).unwrap()
+    }
+
     /// The next ones until one is `wanted`, which is the last.
     pub(crate) fn until(&self, wanted: impl Fn(&Event) -> bool) -> Vec<Event> {
         let mut told = Vec::new();
@@ -148,6 +207,15 @@ impl Events {
     pub(crate) fn waiting(&self) -> Vec<Event> {
         self.0.try_iter().map(|(_, event)| event).collect()
     }
+}
+
+/// All but outages, for tests that cause none: a machine that stands still for a second looks like one.
+pub(crate) fn but_outages(told: Vec<Event>) -> Vec<Event> {
+    told.into_iter().filter(|event| !is_outage(event)).collect()
+}
+
+fn is_outage(event: &Event) -> bool {
+    matches!(event, Event::Away(_) | Event::Back)
 }
 
 /// Runs a test on a runtime with two threads, for no longer than the deadline.

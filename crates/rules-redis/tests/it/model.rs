@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sluicegate_rules::{Batch, Changes, Effect, Op, Outcome, Precondition, Rule, Stored, Write, Written};
-use sluicegate_rules_redis::{RedisRules, WriteError};
+use sluicegate_rules_redis::WriteError;
 
-use crate::common::{Server, batch, dry, rule_of};
+use crate::common::{Server, Store, batch, dry, rule_of};
 
 #[derive(Clone, Default)]
 struct Model {
@@ -77,7 +77,7 @@ fn changes() -> impl Strategy<Value = Vec<Write>> {
     prop::collection::vec(change, 1..5)
 }
 
-async fn compare(store: &RedisRules, model: &Model) {
+async fn compare(store: &Store, model: &Model) {
     assert_eq!(store.version().await.unwrap().version, model.version);
     assert_eq!(store.count().await.unwrap(), model.rules.len() as u64);
     assert_eq!(store.list(None, None, None, 100).await.unwrap(), model.select(|_, _| true));
@@ -101,7 +101,7 @@ async fn compare(store: &RedisRules, model: &Model) {
 }
 
 /// The rules that the log of changes leads to.
-async fn replayed(store: &RedisRules) -> BTreeMap<String, Rule> {
+async fn replayed(store: &Store) -> BTreeMap<String, Rule> {
     let Changes::List(changes) = store.changes(0, 1_000).await.unwrap() else {
         panic!("nothing is trimmed yet")
     };

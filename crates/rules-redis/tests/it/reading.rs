@@ -1,11 +1,10 @@
 //! Pages, and the log of changes.
 
 use sluicegate_rules::Changes;
-use sluicegate_rules_redis::RedisRules;
 
-use crate::common::{Server, batch, delete, ids, put, rule, rule_of, run_test};
+use crate::common::{Server, Store, batch, delete, ids, put, rule, rule_of, run_test};
 
-async fn all(store: &RedisRules, limit: Option<&str>, most: usize) -> Vec<String> {
+async fn all(store: &Store, limit: Option<&str>, most: usize) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     loop {
         let page = store.list(limit, None, found.last().map(String::as_str), most).await.unwrap();
