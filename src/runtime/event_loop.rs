@@ -61,13 +61,16 @@ impl Supervisor {
         let Some(path) = handover else { return Ok(None) };
         let cannot = |error| format!("cannot be taken over from at {}: {error}", path.display());
         let mut socket = HandoverSocket::bind(path).map_err(cannot)?; // before the predecessor drains, because it may fail
+        let takes_over = predecessor.is_some();
         if let Some(predecessor) = predecessor {
             let addresses = self.sockets.addresses();
             let told = crate::boxed_future::spawn_blocking(move || predecessor.serving(&addresses)).await;
             told.unwrap_or_else(|error| Err(error.to_string()))?;
-            tracing::info!("took over from the gateway before this one, which drains");
         }
         socket.publish().map_err(cannot)?;
+        if takes_over {
+            tracing::info!("took over from the gateway before this one, which drains");
+        }
         Ok(Some(socket))
     }
 
