@@ -63,7 +63,7 @@ pub async fn decide_fairly_in_store(
         Err(refusal) => return *refusal,
     };
     let mut kept = answers.kept(asks);
-    let decision = shared::decide(store, &mut kept, now).await;
+    let decision = shared::decide(store, &mut kept, (now, now)).await;
     answers.finish(asks, decision)
 }
 
@@ -112,7 +112,7 @@ impl<'a, 's> Answers<'a, 's> {
             let rate = capacity(&ask.limit.quota);
             let answer = one.shares.shares().ask(now, rate, one.consumer, ask.cost, name);
             let left = answer.left(ask.limit.quota.capacity());
-            let usage = || ask.limit.counters.usage(ask.key, at(ask, store, now));
+            let usage = || ask.limit.usage(ask.key, at(ask, store, now));
             let is_refused =
                 left > 0 && usage().is_some_and(|usage| usage.remaining < left.saturating_add(ask.cost));
             all.answers.push(answer);

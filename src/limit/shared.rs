@@ -15,9 +15,9 @@ use super::leased;
 
 type Asks<'a> = SmallVec<[Ask<'a>; 2]>;
 
-/// Decides a request at `now`. It takes no longer than the timeout of the store and never fails: without the store, the
-/// policy `on_store_failure` of each limit applies.
-pub async fn decide(store: &Rc<Store>, asks: &mut Asks<'_>, now: Time) -> Decision {
+/// Decides a request at `now`, which waits for the store since `since`. It waits no longer than the timeout of the store and
+/// never fails: without the store, the policy `on_store_failure` of each limit applies.
+pub async fn decide(store: &Rc<Store>, asks: &mut Asks<'_>, (now, since): (Time, Time)) -> Decision {
     if let Some(decision) = leased::decide_leased(store, asks, now) {
         return decision;
     }
@@ -37,7 +37,7 @@ pub async fn decide(store: &Rc<Store>, asks: &mut Asks<'_>, now: Time) -> Decisi
         return together(asks, Decision { verdicts, ..Decision::default() }, not_asked(asks));
     }
     let for_now = asks.iter().any(|ask| ask.for_now);
-    match store.decide(asks.iter().filter(|ask| is_shared(ask)), now).await {
+    match store.decide(asks.iter().filter(|ask| is_shared(ask)), since).await {
         Some(decision) => {
             leased::decided(store, asks, &decision.verdicts, now);
             match reserved {
@@ -49,6 +49,9 @@ pub async fn decide(store: &Rc<Store>, asks: &mut Asks<'_>, now: Time) -> Decisi
             if let Some(mut reserved) = reserved {
                 reserved.holds.undo(store.now());
             }
+            // Time has gone by in which keys have regained something.
+            let now = store.now();
+            asks.iter_mut().for_each(|ask| ask.renew(now));
             decide_without(store, asks, now)
         }
     }

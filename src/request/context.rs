@@ -196,7 +196,12 @@ impl RequestContext {
         let clock = *self.connection().worker.clock();
         let asked = Asked { parts, scheme: self.scheme(parts), client: self.client };
         answers.ask(question, &asked, clock).await;
-        clock.now()
+        self.now()
+    }
+
+    /// Now, after the request has waited.
+    pub(crate) fn now(&self) -> Time {
+        self.connection().worker.clock().now()
     }
 
     /// The local response for an error, which is noted as the reason.

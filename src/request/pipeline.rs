@@ -361,6 +361,7 @@ async fn evaluate_shared<'s>(
             Err(EarlyExit::RulesUnknown(exit)) => {
                 if let Some(in_force) = &view.snapshot.rules {
                     rules.extend(in_force.rules.load(&exit.questions).await);
+                    now = context.now();
                 }
                 let origin = Origin { rules: &rules, ..context.origin() };
                 result = match_answered(&view.snapshot, origin, parts, now, &|_| false, &answers);

@@ -107,15 +107,15 @@ impl Store {
         self.servers.stop_expecting(&self.state, self.worker);
     }
 
-    /// Decides about the shared limits of a request at `now`, within the configured timeout; `None` if the store cannot
-    /// decide in time.
+    /// Decides about the shared limits of a request within the configured timeout, which counts from `since`; `None` if the
+    /// store cannot decide in time.
     pub async fn decide<'a>(
         self: &Rc<Self>,
         asks: impl Iterator<Item = &'a Ask<'a>>,
-        now: Time,
+        since: Time,
     ) -> Option<Decision> {
         let items: Items = asks.map(Item::of).collect();
-        self.submit(items, now).await
+        self.submit(items, since).await
     }
 
     /// The time on the clock of this process.

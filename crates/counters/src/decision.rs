@@ -92,6 +92,11 @@ impl<'a> Ask<'a> {
             for_now: false,
         }
     }
+
+    /// Asks at `now` instead, because the request has waited. The clock of a store is not considered yet.
+    pub fn renew(&mut self, now: Time) {
+        (self.now, self.at) = (now, now);
+    }
 }
 
 impl Verdict {
