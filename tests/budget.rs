@@ -56,9 +56,10 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Requests of a round. The round with the fewest allocations counts: timers of the gateway allocate too, now and then.
-const REQUESTS: u64 = 200;
-const ROUNDS: usize = 5;
+/// Requests of a round. The round with the fewest allocations counts: timers of the gateway allocate too, a few times per
+/// second, and a round is short enough to fit between them.
+const REQUESTS: u64 = 20;
+const ROUNDS: usize = 50;
 /// What timers may allocate in that round.
 const BACKGROUND: u64 = REQUESTS / 10;
 

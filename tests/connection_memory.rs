@@ -29,7 +29,10 @@ fn growth<T>(gateway: &Gateway, mut open: impl FnMut() -> T) -> usize {
     let _first: Vec<T> = (0..FIRST).map(|_| open()).collect();
     let before = gateway.memory();
     let _more: Vec<T> = (0..MORE).map(|_| open()).collect();
-    gateway.memory().saturating_sub(before) / MORE
+    let after = gateway.memory();
+    let held = gateway.admin_get("/status").json()["connections"].as_u64().unwrap();
+    assert!(held >= (FIRST + MORE) as u64, "{held} connections are open");
+    after.saturating_sub(before) / MORE
 }
 
 fn with_tls(authority: &Authority) -> Gateway {

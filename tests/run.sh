@@ -52,6 +52,8 @@ step() {
 # mutated configurations run more mutations than by default.
 threads=$((4 * $(nproc)))
 export SLUICEGATE_FUZZ=2000 SLUICEGATE_MUTATIONS=20000
+# Upper bounds on wall time are three times as long as for one test alone (tests/harness/time.rs).
+export SLUICEGATE_PATIENCE=${SLUICEGATE_PATIENCE:-3}
 if command -v cargo-nextest > /dev/null; then
     step cargo nextest run --workspace --test-threads "$threads"
 else

@@ -285,7 +285,9 @@ impl Gateway {
         let ended = within(deadline(), || child.try_wait().unwrap());
         let _ = child.kill(); // it may have ended
         let _ = child.wait();
-        let said = until("its words", || Some(log.lock().unwrap().clone()).filter(|log| !log.is_empty()));
+        // The thread that collects the log has its own reference until the log ends.
+        until("its whole log", || (Arc::strong_count(&log) == 1).then_some(()));
+        let said = log.lock().unwrap().clone();
         (ended.and_then(|status| status.code()), said)
     }
 
@@ -341,11 +343,12 @@ impl Gateway {
         self.admin(method, target, &[("authorization", &format!("Bearer {TOKEN}"))])
     }
 
-    /// The remaining units of a key.
+    /// The remaining units of a key. The gateway asks the store for them, but not for longer than a second.
     #[track_caller]
     pub fn remaining(&self, limit: &str, key: &str) -> u64 {
-        let state = self.admin_get(&format!("/limits/{limit}/keys/{key}"));
-        state.json()["remaining"].as_u64().unwrap_or_else(|| panic!("{}", state.text()))
+        until("the remaining units of a key", || {
+            self.admin_get(&format!("/limits/{limit}/keys/{key}")).json()["remaining"].as_u64()
+        })
     }
 
     /// A scrape.

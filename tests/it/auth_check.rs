@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::harness::{
-    Exchange, Gate, Gateway, ReservedPort, Setup, Upstream, in_parallel, measure, patience, until,
+    Exchange, Gate, Gateway, ReservedPort, Setup, Upstream, deadline, in_parallel, measure, until,
 };
 use serde_json::json;
 
@@ -249,7 +249,7 @@ fn a_silent_service_delays_no_request_for_long() {
         let gateway = setup.start(&rules);
         let (code, time) = measure(|| gateway.get("/").status);
         assert_eq!(code, wanted);
-        assert!(time < patience(2), "{time:?}");
+        assert!(time < deadline(), "{time:?}");
     }
 }
 

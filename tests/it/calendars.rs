@@ -2,7 +2,7 @@
 //! with their true length.
 
 use crate::harness::fleet::limit;
-use crate::harness::{Fleet, RedisServer, Setup};
+use crate::harness::{Fleet, RedisServer, Setup, until};
 use jiff::{ToSpan, Zoned};
 
 const KEY: [(&str, &str); 1] = [("x-api-key", "k")];
@@ -46,30 +46,47 @@ fn a_month_is_counted_and_told() {
     }
 }
 
+/// Other calendars, and what is left in them after three requests.
+const CALENDARS: [(&str, u64); 5] = [
+    ("rate: 10/month, zone: Asia/Tokyo", 7),
+    ("rate: 5/week, zone: Asia/Tokyo", 2),
+    ("rate: 4/day", 1),
+    ("rate: 6/month", 3),
+    ("rate: 4/month, zone: Europe/Berlin", 1),
+];
+
+/// The dates in their zones. While these stay the same no period ends.
+fn dates() -> [jiff::civil::Date; 3] {
+    ["Asia/Tokyo", "UTC", "Europe/Berlin"].map(|zone| Zoned::now().in_tz(zone).unwrap().date())
+}
+
+/// Three requests, what is left after each reload, and two more requests.
+fn spent(store: Option<&RedisServer>) -> (Vec<u16>, [(&'static str, u64); 5], Vec<u16>) {
+    let text = |rate: &str| {
+        let store = store.map_or_else(String::new, RedisServer::store);
+        store + &limit(&format!("{rate}, algorithm: fixed_window"))
+    };
+    let fleet = Fleet::cold(1, &text("rate: 4/month, zone: Europe/Berlin"));
+    if store.is_some() {
+        fleet.up();
+    }
+    let before = fleet.in_turn(3, "k");
+    let left = CALENDARS.map(|(rate, _)| {
+        fleet[0].reload(&text(rate));
+        (rate, fleet[0].remaining("l", "k"))
+    });
+    (before, left, fleet.in_turn(2, "k"))
+}
+
 /// What was spent counts in the present period of another calendar, here and in Redis.
 #[test]
 fn a_reload_keeps_what_was_spent() {
-    for store in [None, Some(RedisServer::start())] {
-        let text = |rate: &str| {
-            let store = store.as_ref().map_or_else(String::new, RedisServer::store);
-            store + &limit(&format!("{rate}, algorithm: fixed_window"))
-        };
-        let fleet = Fleet::cold(1, &text("rate: 4/month, zone: Europe/Berlin"));
-        if store.is_some() {
-            fleet.up();
-        }
-        assert_eq!(fleet.in_turn(3, "k"), [200; 3]);
-        for (rate, left) in [
-            ("rate: 10/month, zone: Asia/Tokyo", 7),
-            ("rate: 5/week, zone: Asia/Tokyo", 2),
-            ("rate: 4/day", 1),
-            ("rate: 6/month", 3),
-            ("rate: 4/month, zone: Europe/Berlin", 1),
-        ] {
-            fleet[0].reload(&text(rate));
-            assert_eq!(fleet[0].remaining("l", "k"), left, "{rate}");
-        }
-        assert_eq!(fleet.in_turn(2, "k"), [200, 429]);
+    for shared in [false, true] {
+        let seen = until("midnight is not in between", || {
+            let (before, store) = (dates(), shared.then(RedisServer::start));
+            Some(spent(store.as_ref())).filter(|_| dates() == before)
+        });
+        assert_eq!(seen, (vec![200; 3], CALENDARS, vec![200, 429]));
     }
 }
 

@@ -1,10 +1,12 @@
 //! Timeouts and size limits for clients as configured. The defaults are longer than a test waits.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::time::Duration;
 
 use crate::harness::h2::{End, H2, WINDOW_UPDATE, frame, get};
-use crate::harness::{Gateway, Setup, Upstream, gated_upstream, patience, sleep, until, within};
+use crate::harness::{
+    Client, Gateway, Setup, Stopwatch, Upstream, gated_upstream, patience, sleep, until, within,
+};
 
 const API: &str = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\n";
 const ROUTE: &str = "routes: [{name: api, match: {path: /*}, upstream: api}]\n";
@@ -15,14 +17,25 @@ fn heads_and_idle_connections_time_out() {
     let gateway = Gateway::start(
         "timeouts: {head: 500ms, idle: 500ms}\nroutes: [{name: all, respond: {status: 200}}]\n",
     );
-    let mut slow = gateway.client();
-    slow.send("GET / HTTP/1.1\r\nHost: a");
+    let watch = Stopwatch::start();
+    let mut slow = quick(&gateway, "GET / HTTP/1.1\r\nHost: a");
     assert_eq!(slow.response().status, 408);
     assert!(slow.is_closed());
-    let mut idle = gateway.client();
-    assert_eq!(idle.get("/").status, 200);
+    let mut idle = quick(&gateway, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(idle.response().status, 200);
     assert!(idle.is_closed());
     assert!(gateway.client().is_closed(), "one that says nothing");
+    assert!(watch.elapsed() < Duration::from_secs(9), "sooner than usual: {:?}", watch.elapsed());
+}
+
+/// A client that has sent this before it can be too late.
+fn quick(gateway: &Gateway, bytes: &str) -> Client {
+    until("a client sends without delay", || {
+        let watch = Stopwatch::start();
+        let mut client = gateway.client();
+        client.try_send(bytes).ok()?;
+        (watch.elapsed() < Duration::from_millis(400)).then_some(client)
+    })
 }
 
 /// A body that stops coming is answered 408.
@@ -40,7 +53,7 @@ fn bodies_time_out() {
 #[test]
 fn requests_time_out() {
     let (upstream, gate) = gated_upstream();
-    let text = format!("timeouts: {{request: 500ms}}\n{API}{ROUTE}");
+    let text = format!("timeouts: {{request: 100ms}}\n{API}{ROUTE}");
     let gateway = Setup::default().upstream(&upstream).start(&text);
     assert_eq!(gateway.get("/slow").status, 504);
     gate.open();
@@ -53,7 +66,7 @@ fn requests_time_out() {
             exchange.pause(Duration::from_millis(20));
         }
     });
-    let route = "routes: [{name: api, match: {path: /*}, upstream: api, timeout: 500ms}]\n";
+    let route = "routes: [{name: api, match: {path: /*}, upstream: api, timeout: 1800ms}]\n";
     let gateway = Setup::default().upstream(&upstream).start(&format!("{API}{route}"));
     let mut client = gateway.client();
     client.request("GET", "/", &[]);
@@ -118,7 +131,8 @@ fn an_answer_without_a_length_is_aborted_by_a_reset() {
     client.send("GET / HTTP/1.0\r\nHost: api.test\r\n\r\n");
     until("it is broken off", || (!upstream.seen().is_empty() && upstream.open() == 0).then_some(()));
     let mut all = Vec::new();
-    assert!(client.writer().read_to_end(&mut all).is_err(), "{} bytes and an end", all.len());
+    let end = client.writer().read_to_end(&mut all).map_err(|error| error.kind());
+    assert_eq!(end, Err(ErrorKind::ConnectionReset), "after {} bytes", all.len());
 }
 
 /// More headers than allowed are answered 431.

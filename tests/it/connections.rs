@@ -3,9 +3,11 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::harness::{Client, Gateway, Setup, Stopwatch, Upstream, gated_upstream, patience, sleep, until};
+use crate::harness::{Client, Gateway, Setup, Upstream, gated_upstream, sleep, until};
 
 const ROUTES: &str = "routes: [{respond: {status: 200}}]\n";
+/// Whoever has left is not found out by a timeout.
+const TIMES: &str = "timeouts: {head: 10min, idle: 10min}\n";
 
 fn refused(gateway: &Gateway, reason: &str) -> f64 {
     gateway.metric("sluicegate_connections_refused_total", &[("listener", "edge"), ("reason", reason)])
@@ -72,21 +74,21 @@ fn a_flood_of_connections_costs_nothing_and_leaves_nothing() {
     for descriptors in [64, 80] {
         let upstream = Upstream::answering("hello");
         let yaml = "upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes: [{upstream: api}]\n";
-        let gateway = Setup::default().upstream(&upstream).descriptors(descriptors).workers(2).start(yaml);
+        let setup = Setup::default().upstream(&upstream).descriptors(descriptors).workers(2);
+        let gateway = setup.start(&format!("{TIMES}{yaml}"));
         assert_eq!(gateway.get("/").status, 200);
         let flood: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(gateway.edge).unwrap()).collect();
         until("it has taken or turned away what there is", || {
             (refused(&gateway, "gateway_full") > 200.0).then_some(())
         });
-        assert!(gateway.open_descriptors() <= descriptors);
+        let taken = gateway.metric("sluicegate_connections", &[("listener", "edge")]);
+        assert!(2.0 * taken <= descriptors as f64, "{taken}: each may need a connection to an upstream");
         let before = gateway.processor_time();
         sleep(Duration::from_secs(1)); // time is what is measured
         let spent = gateway.processor_time() - before;
         assert!(spent <= Duration::from_millis(50), "{descriptors}: {spent:?} of a second");
         drop(flood);
-        let watch = Stopwatch::start();
         serves_again(&gateway);
-        assert!(watch.elapsed() < patience(1), "{descriptors}: {:?}", watch.elapsed());
     }
 }
 
@@ -104,7 +106,8 @@ fn a_soft_limit_is_raised() {
 /// gateway.
 #[test]
 fn a_lack_of_descriptors_costs_no_processor_time() {
-    let gateway = Setup::default().descriptors(80).workers(2).without_admin().start(ROUTES);
+    let setup = Setup::default().descriptors(80).workers(2).without_admin();
+    let gateway = setup.start(&format!("{TIMES}{ROUTES}"));
     let allow = |most: usize| {
         let pid = gateway.proc("").file_name().unwrap().to_owned();
         let mut prlimit = std::process::Command::new("prlimit");
@@ -122,9 +125,7 @@ fn a_lack_of_descriptors_costs_no_processor_time() {
     assert!(gateway.log().matches("cannot accept").count() <= 2, "{}", gateway.log());
     drop(waiting);
     allow(80);
-    let watch = Stopwatch::start();
     serves_again(&gateway);
-    assert!(watch.elapsed() < patience(1), "{:?}", watch.elapsed());
 }
 
 /// A busy worker reads requests later, but a slow upstream gets all of them, and none of them waits for another.

@@ -311,11 +311,11 @@ fn an_invalid_file_keeps_the_previous_consumers() {
         "consumers.yaml",
         &(entry("acme", "pro") + "- {name: beta, key: open-sesame}\n- name: x\n"),
     );
-    let told = until("the mistakes are told", error);
-    assert!(
-        told.contains("consumers.yaml:2: a key is") && told.contains("consumers.yaml:3: `x` has no key"),
-        "{told}"
-    );
+    // It may also be seen when only a part of it is written.
+    let mistakes = ["consumers.yaml:2: a key is", "consumers.yaml:3: `x` has no key"];
+    let told = until("the mistakes are told", || {
+        error().filter(|told| mistakes.iter().all(|mistake| told.contains(mistake)))
+    });
     assert_eq!(successful(), 0.0);
     assert_eq!(gateway.ask("GET", "/", &[("x-api-key", "sk-beta")]).status, 200, "as before");
     assert_eq!(gateway.ask("GET", "/", &[("x-api-key", "open-sesame")]).status, 401);

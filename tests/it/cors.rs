@@ -1,9 +1,7 @@
 //! What browsers let pages of other origins do and read (CORS): the gateway answers preflight requests, and every
 //! answer says which origins may read it.
 
-use std::net::TcpListener;
-
-use crate::harness::{Gateway, Response, Setup, Upstream};
+use crate::harness::{Gateway, ReservedPort, Response, Setup, Upstream};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 
@@ -23,12 +21,13 @@ limits:
   by-key: {key: api_key, rate: 2/day, on_missing: deny, scope: local}
   in-store: {key: ip, rate: 2/day, on_store_failure: closed}
 upstreams:
-  api: {servers: ["http://{upstream}"], timeouts: {response: 300ms}}
+  api: {servers: ["http://{upstream}"]}
+  slow: {servers: ["http://{upstream}"], timeouts: {response: 300ms}}
   dead: {servers: ["http://{dead}"]}
 routes:
   - {name: post, match: {path: /items, methods: [POST]}, upstream: api, limits: [two]}
   - {name: get, match: {path: /items, methods: [GET]}, upstream: api}
-  - {name: slow, match: {path: /slow}, upstream: api}
+  - {name: slow, match: {path: /slow}, upstream: slow}
   - {name: keyed, match: {path: /keyed}, upstream: api, limits: [by-key]}
   - {name: turned-away, match: {path: /turned-away}, upstream: api, deny: here}
   - {name: dead, match: {path: /dead}, upstream: dead}
@@ -40,8 +39,8 @@ routes:
   - {name: below, match: {path: /below}, upstream: api, cors: off}
 "#;
 
-/// An upstream that says itself who may read its answers; and before it the gateway.
-fn start() -> (Upstream, Gateway) {
+/// An upstream that says itself who may read its answers; before it the gateway; and the port of the dead server.
+fn start() -> (Upstream, Gateway, ReservedPort) {
     let upstream = Upstream::scripted(|exchange| {
         if exchange.seen.target == "/slow" {
             return exchange.silence();
@@ -54,9 +53,9 @@ fn start() -> (Upstream, Gateway) {
         ];
         exchange.answer(200, &headers, b"done");
     });
-    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let gateway = Setup::default().upstream(&upstream).value("dead", dead).start(FILE);
-    (upstream, gateway)
+    let dead = ReservedPort::new();
+    let gateway = Setup::default().upstream(&upstream).value("dead", dead.address).start(FILE);
+    (upstream, gateway, dead)
 }
 
 fn preflight(gateway: &Gateway, target: &str, origin: &str, method: &str) -> Response {
@@ -98,7 +97,7 @@ fn varies(answer: &Response) {
 /// and never comes to the upstream.
 #[test]
 fn preflight_requests_are_answered() {
-    let (upstream, gateway) = start();
+    let (upstream, gateway, _dead) = start();
     for origin in [APP, "https://a.b.shop.example.com"] {
         for turn in 0..5 {
             for target in ["/items", "/keyed", "/turned-away", "/dead", "/slow", "/in-store", "/no/route"] {
@@ -125,7 +124,7 @@ fn preflight_requests_are_answered() {
 /// nothing of origins, also where another one takes OPTIONS.
 #[test]
 fn other_origins_are_not_allowed() {
-    let (upstream, gateway) = start();
+    let (upstream, gateway, _dead) = start();
     for origin in ["https://evil.test", "http://app.example.com", "https://shop.example.com", "null"] {
         let answer = preflight(&gateway, "/items", origin, "POST");
         assert_eq!(answer.status, 204);
@@ -159,7 +158,7 @@ fn other_origins_are_not_allowed() {
 /// A page can read every answer and when to come back, whoever made it.
 #[test]
 fn pages_can_read_refusals_and_failures() {
-    let (_upstream, gateway) = start();
+    let (_upstream, gateway, _dead) = start();
     let ask = |method: &str, target: &str| gateway.ask(method, target, &[("origin", APP)]);
     for (method, target, status) in [
         ("POST", "/items", 200),
@@ -190,7 +189,7 @@ fn pages_can_read_refusals_and_failures() {
 /// What the upstream says of origins is replaced; the answer also varies where the request names no origin.
 #[test]
 fn headers_of_the_upstream_are_replaced() {
-    let (_upstream, gateway) = start();
+    let (_upstream, gateway, _dead) = start();
     let answer = gateway.ask("GET", "/items", &[("origin", APP)]);
     may_read(&answer, APP);
     assert_eq!(answer.head.all("vary"), ["Accept-Encoding", "Origin"]);
@@ -221,7 +220,7 @@ fn a_reload_changes_the_origins() {
 /// The same over HTTP/2.
 #[test]
 fn over_http2() {
-    let (upstream, gateway) = start();
+    let (upstream, gateway, _dead) = start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let stream = tokio::net::TcpStream::connect(gateway.edge).await.unwrap();

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use crate::harness::{Gateway, ReservedPort, Setup, until};
 
 const FILE: &str = "access_log: {path: access.log}\n\
-                    upstreams: {api: {servers: [\"http://{dead}\"], retries: {attempts: 0}, timeouts: {response: 200ms}}}\n\
+                    upstreams: {api: {servers: [\"http://{dead}\"], retries: {attempts: 0}, timeouts: {response: {time}}}}\n\
                     routes: [{name: api, upstream: api}]\n";
 
 #[track_caller]
@@ -29,7 +29,7 @@ fn told(gateway: &Gateway, why: &str) {
 #[test]
 fn a_server_that_refuses_connections_is_reported() {
     let dead = ReservedPort::new();
-    let gateway = Setup::default().value("dead", dead.address).start(FILE);
+    let gateway = Setup::default().value("dead", dead.address).value("time", "30s").start(FILE);
     for _ in 0..5 {
         assert_eq!(gateway.get("/").status, 502);
     }
@@ -51,7 +51,8 @@ fn a_server_that_refuses_connections_is_reported() {
 #[test]
 fn a_server_that_does_not_answer_is_reported() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let gateway = Setup::default().value("dead", silent.local_addr().unwrap()).start(FILE);
+    let setup = Setup::default().value("dead", silent.local_addr().unwrap());
+    let gateway = setup.value("time", "200ms").start(FILE);
     for _ in 0..3 {
         assert_eq!(gateway.get("/").status, 504);
     }

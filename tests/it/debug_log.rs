@@ -1,6 +1,12 @@
 //! `RUST_LOG=sluicegate=debug` tells why a connection was closed and why a request failed, without any secret.
 
-use crate::harness::{Gateway, RedisServer, ReservedPort, Setup, Upstream};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::harness::client::head;
+use crate::harness::{
+    Client, Fleet, Gateway, RedisServer, ReservedPort, Setup, Stopwatch, Upstream, patience, until, within,
+};
 
 const FILE: &str = "
 listen:
@@ -8,10 +14,12 @@ listen:
   - {name: proxied, address: \"{edge2}\", proxy_protocol: true}
 timeouts: {head: 500ms, idle: 500ms}
 upstreams:
-  api: {servers: [\"http://{upstream}\"], timeouts: {response: 300ms}, retries: {attempts: 0}}
+  api: {servers: [\"http://{upstream}\"], retries: {attempts: 0}}
+  silent: {servers: [\"http://{upstream}\"], timeouts: {response: 300ms}, retries: {attempts: 0}}
   dead: {servers: [\"http://{dead}\"], retries: {attempts: 0}}
 routes:
   - {match: {path: /dead}, upstream: dead}
+  - {match: {path: /silent}, upstream: silent}
   - {upstream: api}
 ";
 /// Settings without any setting, and DATA on stream 0, which no client may send (RFC 9113 §6.1).
@@ -25,9 +33,18 @@ fn lines(gateway: &Gateway, words: &[&str]) -> Vec<String> {
 
 #[track_caller]
 fn says(gateway: &Gateway, words: &[&str]) {
-    crate::harness::until(&format!("a line of the log has {words:?}"), || {
-        (!lines(gateway, words).is_empty()).then_some(())
-    });
+    until(&format!("a line of the log has {words:?}"), || (!lines(gateway, words).is_empty()).then_some(()));
+}
+
+/// A client that has sent this before it can be too late.
+#[track_caller]
+fn quick(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Client {
+    until("a client sends without delay", || {
+        let watch = Stopwatch::start();
+        let mut client = Client::connect(address);
+        client.try_send(&bytes).ok()?;
+        (watch.elapsed() < Duration::from_millis(400)).then_some(client)
+    })
 }
 
 #[test]
@@ -45,37 +62,34 @@ fn the_log_tells_why_a_request_failed_and_why_a_connection_was_closed() {
     let gateway = setup.env("RUST_LOG", "sluicegate=debug").start(FILE);
     let secrets = [("authorization", "Bearer secret-token"), ("x-api-key", "secret-key")];
 
-    assert_eq!(gateway.client().ask("GET", "/dead", &secrets).status, 502);
+    let quick = |bytes: &[u8]| quick(gateway.edge, bytes);
+    let ask = |target: &str| quick(&head("GET", target, &secrets));
+
+    assert_eq!(ask("/dead").response().status, 502);
     says(&gateway, &["upstream request failed", "upstream=\"dead\"", "Connection refused"]);
     says(&gateway, &["request answered with an error", "status=502", "peer=127.0.0.1"]);
-    assert_eq!(gateway.client().ask("GET", "/silent", &secrets).status, 504);
-    says(&gateway, &["upstream request failed", "upstream=\"api\"", "no response in time"]);
+    assert_eq!(ask("/silent").response().status, 504);
+    says(&gateway, &["upstream request failed", "upstream=\"silent\"", "no response in time"]);
 
-    let mut client = gateway.client();
-    client.request("GET", "/broken", &secrets);
-    assert!(client.reader.response("GET").is_err());
+    assert!(ask("/broken").try_response().is_err());
     says(&gateway, &["response body failed", "connection ended in the middle of its response"]);
     says(&gateway, &["client connection closed", "the response could not be completed"]);
 
-    let malformed = gateway.client().send("GET / HTTP/1.1\r\nno colon\r\n\r\n").response();
-    assert_eq!(malformed.status, 400);
+    assert_eq!(quick(b"GET / HTTP/1.1\r\nno colon\r\n\r\n").response().status, 400);
     says(&gateway, &["request answered with an error", "status=400"]);
-    assert_eq!(gateway.client().send("GET / HTTP/1.1\r\nhost:").response().status, 408);
+    assert_eq!(quick(b"GET / HTTP/1.1\r\nhost:").response().status, 408);
     says(&gateway, &["request answered with an error", "status=408"]);
-    let mut idle = gateway.client();
-    assert_eq!(idle.get("/").status, 200);
+    let mut idle = ask("/");
+    assert_eq!(idle.response().status, 200);
     assert!(idle.is_closed());
     says(&gateway, &["client connection closed", "no request arrived within the idle timeout"]);
 
-    let mut client = gateway.client();
-    client.send(BROKEN_H2);
+    let _client = quick(BROKEN_H2);
     says(&gateway, &["HTTP/2 connection error", "frame=0"]);
     says(&gateway, &["GOAWAY sent", "reason=PROTOCOL_ERROR"]);
     says(&gateway, &["client connection closed", "GOAWAY PROTOCOL_ERROR"]);
 
-    let mut client = crate::harness::Client::connect(gateway.edge2);
-    client.send("GET / HTTP/1.1\r\nhost: api.test\r\n\r\n");
-    assert!(client.is_closed());
+    assert!(self::quick(gateway.edge2, "GET / HTTP/1.1\r\nhost: api.test\r\n\r\n").is_closed());
     says(&gateway, &["client connection closed", &format!("listener={}", gateway.edge2), "PROXY header"]);
 
     assert!(!gateway.log().contains("secret"), "{}", gateway.log());
@@ -84,11 +98,11 @@ fn the_log_tells_why_a_request_failed_and_why_a_connection_was_closed() {
 #[test]
 fn the_log_tells_why_the_store_could_not_be_used() {
     let mut redis = RedisServer::setup().password("secret-password").start();
-    let file = redis.store_within("300ms")
+    let file = redis.store_within("1s")
         + "
 listen: [{edge}]
 limits:
-  clients: {key: ip, rate: 1000/min}
+  clients: {key: ip, rate: 1000000/min}
 routes:
   - {respond: {body: done}, limits: [clients]}
 ";
@@ -98,14 +112,21 @@ routes:
     says(&gateway, &["store connection opened", &server]);
     assert_eq!(gateway.client().get("/").status, 200);
 
-    redis.run::<()>(&["SCRIPT", "FLUSH"]);
-    assert_eq!(gateway.client().get("/").status, 200);
-    says(&gateway, &["scripts loaded again (NOSCRIPT)", &server]);
+    until("a call finds that the scripts are missing", || {
+        // A connection that is being opened loads them as well.
+        redis.run::<()>(&["SCRIPT", "FLUSH"]);
+        assert_eq!(gateway.client().get("/").status, 200);
+        (!lines(&gateway, &["scripts loaded again (NOSCRIPT)", &server]).is_empty()).then_some(())
+    });
 
-    redis.freeze();
-    assert_eq!(gateway.client().get("/").status, 200);
-    says(&gateway, &["store call timed out", &server, "requests=1"]);
-    redis.thaw();
+    until("a call times out before it is known that none is answered", || {
+        Fleet::up_of(&gateway);
+        redis.freeze();
+        assert_eq!(gateway.client().get("/").status, 200);
+        redis.thaw();
+        let timed_out = || lines(&gateway, &["store call timed out", &server, "requests=1"]);
+        within(patience(1), || (!timed_out().is_empty()).then_some(()))
+    });
     says(&gateway, &["the store answers again"]);
 
     redis.kill();
@@ -114,7 +135,7 @@ routes:
     says(&gateway, &["no store connection", &server, "Connection refused"]);
     let opened = lines(&gateway, &["store connection opened"]).len();
     redis.restart();
-    crate::harness::until("the store connection is opened again", || {
+    until("the store connection is opened again", || {
         (lines(&gateway, &["store connection opened"]).len() > opened).then_some(())
     });
 

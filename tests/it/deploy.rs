@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use crate::harness::tls::{Authority, TlsClient};
 use crate::harness::{Client, ReservedPort, Setup, until};
@@ -104,20 +104,29 @@ fn consumers_that_root_adds_can_be_read_by_the_gateway() {
         .args(["run", "--workers", "1"])
         .current_dir(path)
         .stderr(Stdio::null());
-    let mut child = run.spawn().unwrap();
+    let _child = Killed(run.spawn().unwrap());
     until("the edge listens", || std::net::TcpStream::connect(edge.address).ok());
     let status = |key: &str| Client::connect(edge.address).ask("GET", "/", &[("x-api-key", key)]).status;
     assert_eq!((status(&acme), status(&beta), status("other")), (200, 200, 401));
     // A reload reads what was replaced.
     let gamma = add("gamma");
     until("the new key is known", || (status(&gamma) == 200).then_some(()));
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
-/// The program where another user can run it.
+/// A process that is killed when this is dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
+    }
+}
+
+/// The program where another user can run it. Another process writes it: a descriptor of this one could be inherited by a
+/// child of another test, and a program that is open for writing cannot be run.
 fn copy(to: &Path) -> &Path {
-    std::fs::copy(env!("CARGO_BIN_EXE_sluicegate"), to).unwrap();
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_sluicegate")).arg(to).status().unwrap().success());
     std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o755)).unwrap();
     to
 }

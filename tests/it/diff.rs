@@ -103,7 +103,8 @@ fn what_cannot_be_compared_is_an_error() {
         ("good.yaml", &format!("listen: [127.0.0.1:18080]\n{}", limit(BEFORE))),
         ("bad.yaml", "listen: [nowhere]\n"),
     ]);
-    let nobody = ReservedPort::new().address.to_string();
+    let port = ReservedPort::new();
+    let nobody = port.address.to_string();
     for (args, word) in [
         (&["diff", "good.yaml", "bad.yaml"][..], "bad.yaml has errors"),
         (&["diff", "good.yaml", "none.yaml"], "cannot read none.yaml"),

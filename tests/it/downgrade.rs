@@ -210,13 +210,15 @@ fn a_body_of_another_length_is_never_whole() {
     ] {
         assert_ne!(send(&gateway, &post(length.to_vec().leak()), data), End::Answered);
     }
-    until("no connection is left", || (upstream.open() == 0).then_some(()));
-    for seen in upstream.seen() {
+    assert_eq!(send(&gateway, &post(b"5"), &[(b"hel", false), (b"lo", true)]), End::Answered);
+    // The upstream accepts connections in order, so it has those before. That of the last request is kept.
+    until("no other connection is left", || (upstream.open() <= 1).then_some(()));
+    let (whole, others): (Vec<_>, Vec<_>) =
+        upstream.seen().into_iter().partition(|seen| seen.body == b"hello");
+    for seen in others {
         assert!(seen.body.is_empty() && seen.target == "/", "{seen:?}");
     }
-    assert_eq!(send(&gateway, &post(b"5"), &[(b"hel", false), (b"lo", true)]), End::Answered);
-    let seen = upstream.last();
-    assert_eq!((seen.body.as_slice(), seen.head.one("content-length")), (&b"hello"[..], Some("5")));
+    assert_eq!((whole.len(), whole[0].head.one("content-length")), (1, Some("5")));
 }
 
 /// A body of unknown length is sent in chunks, and its bytes are never a request.

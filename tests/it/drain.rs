@@ -83,20 +83,27 @@ fn twenty_slow_requests_and_a_stream_complete() {
 #[test]
 fn it_is_not_ready_before_it_refuses() {
     let upstream = Upstream::answering("done");
-    let mut gateway = Gateway::before(&upstream, &format!("drain: {{delay: 3s, deadline: 5s}}\n{FILE}"));
+    let start = |delay: &str| {
+        Gateway::before(&upstream, &format!("drain: {{delay: {delay}, deadline: 10min}}\n{FILE}"))
+    };
+    let gateway = start("1h");
     let mut kept = gateway.client();
     assert_eq!(kept.get("/").status, 200);
-    let watch = Stopwatch::start();
     gateway.signal("TERM");
     until("it is not ready", || (gateway.admin_get("/readyz").status == 503).then_some(()));
     let new = gateway.get("/");
     assert_eq!((new.status, new.header("connection")), (200, None), "served as ever");
     assert_eq!(kept.get("/").status, 200);
+
+    let mut gateway = start("1s");
+    let mut kept = gateway.client();
+    assert_eq!(kept.get("/").status, 200);
+    let watch = Stopwatch::start();
+    gateway.signal("TERM");
     refuses(gateway.edge);
-    assert!(watch.elapsed() >= Duration::from_secs(3), "{:?}", watch.elapsed());
+    assert!(watch.elapsed() >= Duration::from_secs(1), "{:?}", watch.elapsed());
     assert!(kept.is_closed());
-    assert_eq!(gateway.ended(deadline()).code(), Some(0));
-    assert!(watch.elapsed() < patience(7), "nobody was left: {:?}", watch.elapsed());
+    assert_eq!(gateway.ended(deadline()).code(), Some(0), "nobody was left");
 }
 
 /// Told again during `delay`, it waits for nobody.
@@ -106,7 +113,7 @@ fn a_second_signal_ends_the_delay() {
     gateway.signal("TERM");
     until("it is not ready", || (gateway.admin_get("/readyz").status == 503).then_some(()));
     gateway.signal("TERM");
-    assert_eq!(gateway.ended(patience(3)).code(), Some(0));
+    assert_eq!(gateway.ended(deadline()).code(), Some(0));
 }
 
 /// SIGUSR1 is for log files: it ends nothing.
@@ -124,12 +131,13 @@ fn sigusr1_ends_nothing() {
 #[test]
 fn an_idle_gateway_ends_at_once() {
     let upstream = Upstream::answering("done");
-    let mut gateway = Gateway::before(&upstream, FILE);
+    let slow = "drain: 10min\ntimeouts: {head: 10min, idle: 10min}\n";
+    let mut gateway = Gateway::before(&upstream, &format!("{slow}{FILE}"));
     let mut clients: Vec<Client> = (0..10).map(|_| gateway.client()).collect();
     clients.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 200));
     let _silent: Vec<Client> = (0..3).map(|_| gateway.client()).collect();
     gateway.signal("TERM");
-    assert_eq!(gateway.ended(patience(3)).code(), Some(0));
+    assert_eq!(gateway.ended(deadline()).code(), Some(0));
 }
 
 /// A request that does not end is not waited for beyond the `drain` time.
@@ -140,10 +148,11 @@ fn it_does_not_wait_longer_than_it_may() {
     let mut slow = gateway.client();
     slow.request("GET", "/slow", &[]);
     upstream.wait_for(1);
-    gateway.signal("TERM");
     let watch = Stopwatch::start();
+    gateway.signal("TERM");
     let status = gateway.ended(deadline());
-    assert!((Duration::from_millis(950)..patience(3)).contains(&watch.elapsed()), "{:?}", watch.elapsed());
+    // Not the usual 30 s.
+    assert!((Duration::from_millis(950)..patience(6)).contains(&watch.elapsed()), "{:?}", watch.elapsed());
     assert_eq!(status.code(), Some(0), "it ended by itself");
     assert_eq!(gateway.times_logged("1 connections did not end in time"), 1, "{}", gateway.log());
     assert!(slow.is_closed());
@@ -153,14 +162,14 @@ fn it_does_not_wait_longer_than_it_may() {
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let upstream = gated_upstream(&Gate::default());
-    let mut gateway = Gateway::before(&upstream, FILE);
+    let mut gateway = Gateway::before(&upstream, &format!("drain: 10min\n{FILE}"));
     let mut slow = gateway.client();
     slow.request("GET", "/slow", &[]);
     upstream.wait_for(1);
     gateway.signal("TERM");
     until("it drains", || (gateway.admin_get("/readyz").status == 503).then_some(()));
     gateway.signal("TERM");
-    gateway.ended(patience(3));
+    gateway.ended(deadline());
 }
 
 /// Requests that a leaky bucket holds have been admitted: they are released and answered.

@@ -70,10 +70,11 @@ fn late_bytes_do_not_cost_the_last_answer() {
 /// A client that closes its connection while the API thinks is gone, whatever it sent before; so is one that resets it.
 #[test]
 fn a_client_that_leaves_is_noticed() {
+    let patient = FORWARD_ALL.replace("]}}", "], timeouts: {response: 1h, idle: 1h}}}");
     for sent_ahead in [0, 1_000, 100_000] {
         for resets in [false, true] {
             let upstream = Upstream::scripted(|exchange| exchange.silence());
-            let gateway = Gateway::before(&upstream, FORWARD_ALL);
+            let gateway = Gateway::before(&upstream, &patient);
             let mut client = gateway.client();
             client.request("GET", "/", &[]);
             upstream.wait_for(1);
@@ -83,10 +84,8 @@ fn a_client_that_leaves_is_noticed() {
             } else {
                 drop(client)
             }
-            let (_, took) = measure(|| {
-                until("the upstream connection is closed", || (upstream.open() == 0).then_some(()));
-            });
-            assert!(took < patience(4), "{sent_ahead} {resets}: {took:?}");
+            let what = format!("the upstream connection is closed: {sent_ahead} {resets}");
+            until(&what, || (upstream.open() == 0).then_some(()));
             until("nobody is connected", || (connected(&gateway) == 0.0).then_some(()));
             let left = gateway.metric("sluicegate_requests_total", &[("route", "api"), ("code", "499")]);
             assert_eq!(left, 1.0, "{sent_ahead} {resets}");
@@ -125,13 +124,15 @@ fn a_client_that_leaves_a_queue_is_noticed_behind_its_body() {
 fn pipelined_bytes_wait_for_their_turn() {
     let gate = Gate::default();
     let upstream = gated_upstream(&gate);
-    let gateway = Gateway::before(&upstream, FORWARD_ALL);
+    let gateway = crate::harness::Setup::default().upstream(&upstream).workers(1).start(FORWARD_ALL);
     let mut client = gateway.client();
     client.request("GET", "/slow", &[]);
     upstream.wait_for(1);
     let all: String = (0..2_000).map(|at| format!("GET /{at} HTTP/1.1\r\nHost: a\r\n\r\n")).collect();
     client.send(all);
-    assert_eq!(upstream.seen().len(), 1, "one after another");
+    // The one worker has looked at them when it has answered another client.
+    assert_eq!(gateway.get("/other").text(), "/other");
+    assert_eq!(upstream.seen().len(), 2, "one after another");
     gate.open();
     assert_eq!(client.response().text(), "/slow");
     for at in 0..2_000 {
@@ -205,9 +206,11 @@ fn the_last_answer_says_close() {
 fn a_silent_connection_is_closed() {
     let upstream = Upstream::answering("done");
     let gateway = Gateway::before(&upstream, FORWARD_ALL);
-    let mut silent = gateway.client();
-    silent.reader.stream.set_read_timeout(Some(deadline() * 2)).unwrap();
-    let (closed, took) = measure(|| silent.is_closed());
-    assert!(closed);
-    assert!((Duration::from_secs(9)..patience(13)).contains(&took), "{took:?}");
+    let (closed, took) = measure(|| {
+        let mut silent = gateway.client();
+        silent.reader.stream.set_read_timeout(Some(patience(20))).unwrap();
+        silent.is_closed()
+    });
+    assert!(closed, "after {took:?}");
+    assert!(took >= Duration::from_secs(9), "{took:?}");
 }

@@ -1,5 +1,5 @@
-//! Floods of HTTP/2 frames that cost their sender nothing: the connection is closed within a hundred frames, and
-//! other clients are served meanwhile. Honest clients that send many of the same frames are not affected.
+//! Floods of HTTP/2 frames that cost their sender nothing: the connection is closed within a few hundred
+//! frames, and other clients are served meanwhile. Honest clients that send many of the same frames are not affected.
 
 use std::time::Duration;
 
@@ -7,12 +7,15 @@ use crate::harness::h2::{
     CALM, CONTINUATION, DATA, END, END_HEADERS, End, GOAWAY, H2, HEADERS, PADDED, PING, PRIORITY, RST_STREAM,
     SETTINGS, WINDOW_UPDATE, block, frame, get, number, post, pseudo, stream,
 };
-use crate::harness::{Gateway, Upstream, deadline, gated_upstream, until};
+use crate::harness::{Gateway, Upstream, deadline, gated_upstream, until, within};
 
 /// Frames that are written before what came back is looked at.
 const BATCH: usize = 20;
 /// How long is waited for that.
 const LOOK: Duration = Duration::from_millis(20);
+/// The frames after which a connection is cut off at the latest. The budgets are smaller; what the gateway gives back with
+/// time, and what is sent before it has read the last of them, comes on top.
+const MOST: usize = 500;
 
 fn gateway(upstream: &Upstream) -> Gateway {
     Gateway::before(
@@ -51,13 +54,13 @@ fn is_cut(gateway: &Gateway, each: usize, reason: &str, with: impl FnMut(u32) ->
 
 #[track_caller]
 fn is_cut_on(gateway: &Gateway, h2: &mut H2, each: usize, reason: &str, with: impl FnMut(u32) -> Vec<u8>) {
+    let cut = || gateway.metric("sluicegate_h2_cut_total", &[("reason", reason)]);
+    let before = cut();
     let (frames, end) = flood(gateway, h2, each, with);
-    assert!(frames <= 100, "{reason}: cut off after {frames} frames");
+    assert!(frames <= MOST, "{reason}: cut off after {frames} frames");
     assert_eq!(end, End::GoAway(CALM), "{reason} after {frames} frames");
     assert!(h2.is_closed(), "{reason}: the connection is closed");
-    until("the cut is counted", || {
-        (gateway.metric("sluicegate_h2_cut_total", &[("reason", reason)]) >= 1.0).then_some(())
-    });
+    until("the cut is counted", || (cut() > before).then_some(()));
 }
 
 /// Requests that are taken back at once (CVE-2023-44487).
@@ -68,7 +71,7 @@ fn rapid_resets() {
     let both = |at| [get(stream(at), "/"), frame(RST_STREAM, 0, stream(at), &8_u32.to_be_bytes())].concat();
     let mut h2 = H2::connect(gateway.edge);
     let (frames, end) = flood(&gateway, &mut h2, 2, both);
-    assert!(frames <= 100, "{frames}");
+    assert!(frames <= MOST, "{frames}");
     assert_eq!(end, End::GoAway(CALM));
 }
 
@@ -85,17 +88,18 @@ fn resets_of_requests_that_are_forwarded() {
     let mut sent = 0;
     let end = loop {
         h2.send(get(stream(sent), "/slow"));
-        // The GOAWAY for the last reset may arrive after this request was sent.
+        // The GOAWAY for the last reset may arrive after this request was sent. It is looked for only when nothing was
+        // forwarded for a while: a reset counts if it comes soon after its request.
         let end = until("the request is forwarded or the connection is cut", || {
-            let is_forwarded = upstream.seen().len() > sent as usize;
-            if is_forwarded { Some(None) } else { is_cut(&mut h2).map(Some) }
+            let is_forwarded = || (upstream.seen().len() > sent as usize).then_some(());
+            if within(LOOK, is_forwarded).is_some() { Some(None) } else { is_cut(&mut h2).map(Some) }
         });
         h2.send(frame(RST_STREAM, 0, stream(sent), &8_u32.to_be_bytes()));
         sent += 1;
         if let Some(end) = end.or_else(|| is_cut(&mut h2)) {
             break end;
         }
-        assert!(sent <= 60, "not cut off after {sent} resets");
+        assert!(sent <= 400, "not cut off after {sent} resets"); // some may come too late to count
     };
     assert_eq!(end, End::GoAway(CALM));
     gate.open();
@@ -137,11 +141,11 @@ fn continuations() {
     h2.send(frame(HEADERS, END, 1, &block(&pseudo("GET", "/"))));
     let more = block(&[("x-more", "x")]);
     let (frames, end) = flood(&gateway, &mut h2, 1, |_| frame(CONTINUATION, 0, 1, &more));
-    assert!(frames <= 100 && end == End::GoAway(CALM), "{frames} {end:?}");
+    assert!(frames <= MOST && end == End::GoAway(CALM), "{frames} {end:?}");
     let mut h2 = H2::connect(gateway.edge);
     h2.send(frame(HEADERS, END, 1, &block(&pseudo("GET", "/"))));
     let (frames, end) = flood(&gateway, &mut h2, 1, |_| frame(CONTINUATION, 0, 1, b""));
-    assert!(frames <= 100 && end == End::GoAway(CALM), "{frames} {end:?}");
+    assert!(frames <= MOST && end == End::GoAway(CALM), "{frames} {end:?}");
 }
 
 #[test]
@@ -198,7 +202,7 @@ fn header_table_bomb() {
     let bomb = [block(&pseudo("GET", "/")), vec![0x80 | 62; 4_000]].concat();
     let (frames, end) =
         flood(&gateway, &mut h2, 1, |at| frame(HEADERS, END | END_HEADERS, stream(at + 1), &bomb));
-    assert!(frames <= 100 && end == End::GoAway(CALM), "{frames} {end:?}");
+    assert!(frames <= MOST && end == End::GoAway(CALM), "{frames} {end:?}");
 }
 
 /// More requests at once than are allowed.

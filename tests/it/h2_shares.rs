@@ -1,13 +1,11 @@
 //! What the requests of one HTTP/2 connection share: its streams, its window and its memory. None takes them from the
 //! others.
 
-use std::time::Duration;
-
 use crate::harness::h2::{
     DATA, END, END_HEADERS, End, GOAWAY, H2, HEADERS, RST_STREAM, block, frame, get, number, post, pseudo,
     stream,
 };
-use crate::harness::{Gateway, Upstream, deadline, gated_upstream, sleep};
+use crate::harness::{Gateway, Upstream, deadline, gated_upstream, until};
 
 /// A hundred uploads that are refused and never end take no place of the requests behind them.
 #[test]
@@ -114,6 +112,17 @@ fn connection_headers_are_not_sent() {
     }
 }
 
+/// The memory of the gateway when it has no more to do: while its worker serves others, it does not grow.
+fn settled(gateway: &Gateway) -> usize {
+    let mut seen = Vec::new();
+    until("its memory grows no more", || {
+        assert_eq!(gateway.get("/").status, 200);
+        seen.push(gateway.memory());
+        let last = seen.last_chunk::<100>()?;
+        last.iter().all(|memory| *memory <= last[0] + (64 << 10)).then_some(last[99])
+    })
+}
+
 /// A client that takes nothing: the gateway does not fetch more answers for it than it can hold.
 #[test]
 fn answers_for_a_client_that_does_not_read_are_not_buffered() {
@@ -133,12 +142,11 @@ fn answers_for_a_client_that_does_not_read_are_not_buffered() {
     };
     let mut clients: Vec<H2> = (0..5).map(connect).collect();
     upstream.wait_for(500);
-    sleep(Duration::from_secs(1)); // nothing says that the gateway has done what it will do
-    let before = gateway.memory(); // with what is needed once
+    let before = settled(&gateway); // with what is needed once
+    let seen = upstream.seen().len();
     clients.extend((0..5).map(connect));
-    upstream.wait_for(1000);
-    sleep(Duration::from_secs(1));
-    let held = gateway.memory().saturating_sub(before) / 5;
+    upstream.wait_for(seen + 500);
+    let held = settled(&gateway).saturating_sub(before) / 5;
     assert!(held < 3 << 19, "{held} bytes a connection, its hundred requests included");
     for mut client in clients {
         let mut whole = 0;

@@ -106,7 +106,8 @@ fn a_429_over_h2_says_when_to_come_back() {
         assert_eq!(ask(&mut sender, request("GET", "/", "")).await.0.status(), StatusCode::OK);
         let (refused, body, _) = ask(&mut sender, request("GET", "/", "")).await;
         assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
-        assert_eq!(refused.headers()["retry-after"], "30");
+        let seconds: u64 = refused.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+        assert!((20..=30).contains(&seconds), "{seconds}");
         assert_eq!(refused.headers()["content-type"], "application/problem+json");
         let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(problem["violated-policies"], serde_json::json!(["l"]));
@@ -130,7 +131,7 @@ fn a_refused_grpc_call_is_trailers_only() {
         assert_eq!((refused.status(), body.len(), trailers), (StatusCode::OK, 0, None));
         assert_eq!(refused.headers()["grpc-status"], "8");
         let pushback: u64 = refused.headers()["grpc-retry-pushback-ms"].to_str().unwrap().parse().unwrap();
-        assert!((58_000..=60_000).contains(&pushback), "{pushback}");
+        assert!((50_000..=60_000).contains(&pushback), "{pushback}");
     });
 }
 

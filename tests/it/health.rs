@@ -12,7 +12,7 @@ fn two(fields: &str) -> String {
 
 /// Servers are asked all the time.
 const ASKED: &str =
-    "health: {path: \"/healthz?x=1\", host: h.test, every: 100ms, timeout: 1s, healthy: 2, unhealthy: 2}";
+    "health: {path: \"/healthz?x=1\", host: h.test, every: 100ms, timeout: 9s, healthy: 2, unhealthy: 2}";
 
 fn healthy(gateway: &Gateway, server: &Server) -> bool {
     let name = server.address().to_string();
@@ -86,14 +86,17 @@ fn failures_take_a_server_out() {
         spread(&gateway, &servers, 2);
     }
     assert!(servers[1].requests() >= 3);
-    assert_eq!(gateway.metric("sluicegate_upstream_ejections_total", &[("upstream", "api")]), 1.0);
+    // It may have been tried again, and failed again, before anybody looked.
+    let ejections = || gateway.metric("sluicegate_upstream_ejections_total", &[("upstream", "api")]) as usize;
+    assert!(ejections() >= 1);
     until("it is tried again", || healthy(&gateway, &servers[1]).then_some(()));
-    let failed = servers[1].requests();
+    let (failed, before) = (servers[1].requests(), ejections());
     until("one failure is enough now", || {
         spread(&gateway, &servers, 2);
         (!healthy(&gateway, &servers[1])).then_some(())
     });
-    assert!(servers[1].requests() <= failed + 2, "{} and {failed}", servers[1].requests());
+    let more = ejections() - before;
+    assert!(servers[1].requests() <= failed + 2 * more, "{} and {failed}, {more}", servers[1].requests());
     servers[1].behave(Behavior::Answers);
     until("it serves again", || (spread(&gateway, &servers, 4)[1] == 2).then_some(()));
     assert!(healthy(&gateway, &servers[1]));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::issuers::over_tls;
 use crate::harness::issuer::{Signer, jwks, soon};
 use crate::harness::{
-    Exchange, Gate, Gateway, ReservedPort, Setup, Upstream, in_parallel, measure, patience, until,
+    Client, Exchange, Gate, Gateway, ReservedPort, Setup, Upstream, measure, patience, until,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -190,11 +190,20 @@ fn claims_that_do_not_hold_are_answered_401() {
 fn a_token_is_never_used_after_its_end() {
     let (upstream, issuer) = (Upstream::answering("ok"), Issuer::new(&[]));
     let gateway = start(&upstream, &issuer, ", on_failure: stale, stale: 1h, ttl: 1h");
-    issuer.says("short", json!({ "sub": "ada", "exp": soon() - 600 + 3 }));
+    issuer.says("short", json!({ "sub": "ada", "exp": soon() - 600 + 7 }));
     assert_eq!(ask(&gateway, "short"), 200);
     issuer.now(Way::Says(500, ""));
     until("it ends", || (ask(&gateway, "short") == 401).then_some(()));
     assert_eq!(issuer.calls(), 1, "an end needs no question");
+}
+
+/// Bytes that clients have sent and the gateway has not read.
+fn unread(gateway: &Gateway) -> usize {
+    let (edge, established) = (format!("0100007F:{:04X}", gateway.edge.port()), "01");
+    let table = std::fs::read_to_string(gateway.proc("net/tcp")).unwrap();
+    let fields = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let open = fields.filter(|fields| fields[1] == edge && fields[3] == established);
+    open.map(|fields| usize::from_str_radix(fields[4].split_once(':').unwrap().1, 16).unwrap()).sum()
 }
 
 /// Twenty requests on both workers ask once.
@@ -205,17 +214,14 @@ fn requests_wait_for_one_call() {
     issuer.now(Way::Waits(gate.clone()));
     let setup = Setup::default().workers(2).upstream(&upstream).value("issuer", issuer.server.address);
     let gateway = setup.start(&rules(""));
-    let statuses = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| in_parallel(20, |_| ask(&gateway, "good")));
-        issuer.server.wait_for(1);
-        until("all requests wait", || {
-            let open = gateway.admin_get("/status").json()["connections"].as_u64();
-            (open >= Some(20)).then_some(())
-        });
-        gate.open();
-        asking.join().unwrap()
-    });
-    assert_eq!(statuses, [200; 20]);
+    let mut clients: Vec<Client> = (0..20).map(|_| gateway.client()).collect();
+    for client in &mut clients {
+        client.request("GET", "/", &[("authorization", "Bearer good")]);
+    }
+    issuer.server.wait_for(1);
+    until("all requests wait", || (unread(&gateway) == 0).then_some(()));
+    gate.open();
+    clients.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
     assert_eq!(issuer.calls(), 1);
 }
 
@@ -273,7 +279,7 @@ fn a_silent_issuer_delays_no_request_for_long() {
     let gateway = setup.start(&rules);
     let (status, time) = measure(|| ask(&gateway, "good"));
     assert_eq!(status, 503);
-    assert!(time < patience(2), "{time:?}");
+    assert!(time < patience(5), "{time:?}");
     // After some failures in a row it is left alone for a moment.
     until("it is left alone", || {
         assert_eq!(ask(&gateway, "good"), 503);
@@ -303,7 +309,7 @@ fn what_is_remembered_is_used_while_the_issuer_is_away() {
     assert_eq!(ask(&gateway, "good"), 503, "nothing is stale here");
     issuer.now(Way::Well);
     let gateway = start(&upstream, &issuer, ", ttl: 0s");
-    issuer.says("short", json!({ "sub": "eve", "exp": soon() - 600 + 3 }));
+    issuer.says("short", json!({ "sub": "eve", "exp": soon() - 600 + 7 }));
     assert_eq!(ask(&gateway, "short"), 200);
     issuer.now(Way::Says(503, ""));
     until("it ends", || (ask(&gateway, "short") == 401).then_some(()));

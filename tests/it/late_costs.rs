@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::harness::{
     Client, Fleet, Gate, Gateway, RedisServer, Response, Setup, Stopwatch, Upstream, deadline, in_parallel,
-    patience, sleep, until, within,
+    sleep, until, within,
 };
 
 /// Runs a test over local counters and over Redis, at the same time.
@@ -74,10 +74,10 @@ fn until_refused(client: &mut Client, most: usize) -> (usize, Response) {
     panic!("more than {most} requests were admitted");
 }
 
-/// A number of the state of a key.
+/// A number of the state of a key. The gateway asks the store for it, but not for longer than a second.
+#[track_caller]
 fn state(gateway: &Gateway, key: &str, name: &str) -> f64 {
-    let state = gateway.admin_get(&format!("/limits/l/keys/{key}"));
-    state.json()[name].as_f64().unwrap_or_else(|| panic!("{}", state.text()))
+    until("the state of a key", || gateway.admin_get(&format!("/limits/l/keys/{key}")).json()[name].as_f64())
 }
 
 /// Waits until a debt is written down, which is done behind the answer: so many seconds until the bucket is full.
@@ -96,17 +96,20 @@ fn a_debt_is_paid_at_the_rate() {
             let (upstream, _gate) = priced();
             let gateway = start(store, &upstream, &format!("rate: 1000/s, cost: {cost}"));
             let (mut client, watch, mut units) = (gateway.client(), Stopwatch::start(), 0);
-            while watch.elapsed() < Duration::from_millis(2_500) {
+            while units < 3_500 {
                 let answer = ask(&mut client);
                 match answer.status {
                     200 => units += COST,
-                    _ => assert_eq!((answer.status, answer.number("x-ratelimit-remaining")), (429, 0)),
+                    _ => {
+                        assert_eq!((answer.status, answer.number("x-ratelimit-remaining")), (429, 0));
+                        assert_eq!(answer.number("retry-after"), 1, "{cost}: at most {COST} units are owed");
+                    }
                 }
                 let allowed = 1_000 + watch.elapsed().as_millis() as u64 + COST;
                 assert!(units <= allowed, "{cost}: {units} units of {allowed} after {:?}", watch.elapsed());
+                assert!(watch.elapsed() < deadline(), "{cost}: only {units} units in {:?}", watch.elapsed());
                 sleep(Duration::from_millis(3));
             }
-            assert!(units >= 2_500, "{cost}: only {units} units in {:?}", watch.elapsed());
         }
     });
 }
@@ -142,7 +145,7 @@ fn seconds(units: f64) -> u64 {
 fn retry_after_is_exact() {
     on_both(|store| {
         let (upstream, _gate) = priced();
-        let gateway = start(store, &upstream, "rate: 100/s, cost: {response_header: X-Cost}");
+        let gateway = start(store, &upstream, "rate: 100/s, burst: 10, cost: {response_header: X-Cost}");
         let (mut client, watch) = (gateway.client(), Stopwatch::start());
         let mut told = Vec::new();
         assert_eq!(ask(&mut client).status, 200);
@@ -156,8 +159,8 @@ fn retry_after_is_exact() {
             told.push((sent, heard, Duration::from_secs(answer.number("retry-after"))));
             None
         });
-        // 200 are owed, and 1 has to fit: 2.01 s.
-        assert!(admitted >= Duration::from_millis(2_009), "admitted again after {admitted:?}");
+        // 290 are owed, and 1 has to fit: 2.91 s.
+        assert!(admitted >= Duration::from_millis(2_909), "admitted again after {admitted:?}");
         let (last, ..) = *told.last().expect("some requests are refused");
         for (sent, heard, after) in told {
             assert!(last <= heard + after, "refused {last:?}, though at {heard:?} {after:?} were told");
@@ -247,7 +250,7 @@ const PERIOD: Duration = Duration::from_secs(3);
 fn passed_by_what_was_in_flight(algorithm: &str, free: Duration) {
     let since_epoch = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let into_window = |now: Duration| Duration::from_nanos((now.as_nanos() % PERIOD.as_nanos()) as u64);
-    on_both(|store| {
+    let scenario = |store: Option<&RedisServer>| {
         let (upstream, gate) = priced();
         let limit = format!("rate: 100/3s, algorithm: {algorithm}, cost: {{response_header: X-Cost}}");
         let gateway = start(store, &upstream, &limit);
@@ -255,23 +258,36 @@ fn passed_by_what_was_in_flight(algorithm: &str, free: Duration) {
             let now = since_epoch();
             (into_window(now) < Duration::from_millis(300)).then(|| now - into_window(now))
         });
-        let clients = under_way(&gateway, &upstream, 4, "/slow/50");
+        let is_over = || since_epoch() >= window + PERIOD;
+        let mut clients = under_way(&gateway, &upstream, 4, "/slow/50");
         let opened = since_epoch();
         gate.open();
-        clients.into_iter().for_each(|mut client| assert_eq!(client.response().status, 200));
-        until("the window is full", || (state(&gateway, "k", "remaining") == 0.0).then_some(()));
-        let (mut client, mut refused) = (gateway.client(), 0);
+        clients.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
+        until("the window is full", || (state(&gateway, "k", "remaining") == 0.0 || is_over()).then_some(()));
+        // One more of each connection, so that the one before it is settled for sure.
+        let refused = clients.iter_mut().all(|client| client.ask("GET", "/1", &KEY).status == 429);
+        let settled = since_epoch();
+        if is_over() {
+            return false; // some may have cost something in the next window: nothing is tested
+        }
+        assert!(refused, "a full window admits nothing");
+        let (mut client, mut last) = (gateway.client(), settled);
         let admitted = until("a request is admitted again", || {
+            let sent = since_epoch();
             if client.ask("GET", "/1", &KEY).status == 200 {
                 return Some(since_epoch());
             }
-            refused += 1;
+            last = sent;
             None
         });
-        let due = if algorithm == "sliding_log" { opened } else { window } + PERIOD + free;
-        assert!(refused > 0 && admitted >= due, "{:?} too early", due.saturating_sub(admitted));
-        assert!(admitted - due < patience(1), "{:?} late", admitted - due);
-    });
+        let [from, to] = if algorithm == "sliding_log" { [opened, settled] } else { [window; 2] };
+        let [least, most] = [from, to].map(|begun| begun + PERIOD + free);
+        assert!(admitted >= least, "{:?} too early", least.saturating_sub(admitted));
+        // When the last refused request was sent, and not when the next one came.
+        assert!(last < most + Duration::from_secs(1), "{:?} late", last.saturating_sub(most));
+        true
+    };
+    on_both(|store| assert!((0..5).any(|_| scenario(store)), "the machine is too slow for this test"));
 }
 
 #[test]
@@ -387,17 +403,23 @@ fn places_freed_by_refusals_stay_free() {
         let gateway = start(store, &upstream, &limit("4s"));
         let watch = Stopwatch::start();
         let [some, all] = ["some", "all"].map(|key| [("x-api-key", key)]);
-        for headers in [&some, &all] {
-            assert_eq!(gateway.statuses(6, "/bad", headers), [401, 401, 401, 401, 401, 429]);
-        }
-        assert_eq!(gateway.statuses(20, "/bad", &all), [429; 20]);
+        let first = [&some, &all].map(|headers| gateway.statuses(6, "/bad", headers));
+        let more = gateway.statuses(20, "/bad", &all);
         sleep(Duration::from_secs(2).saturating_sub(watch.elapsed()));
-        assert_eq!(gateway.statuses(1, "/bad", &some), [429]);
+        let late = gateway.statuses(1, "/bad", &some);
+        if watch.elapsed() >= Duration::from_millis(3_900) {
+            return false; // some places may be free already: nothing is tested
+        }
+        assert_eq!(first, [[401, 401, 401, 401, 401, 429]; 2]);
+        assert_eq!((more, late), (vec![429; 20], vec![429]));
         // Four of the places of one key become free, and the last, which the late refusal holds, two seconds later.
-        until("four places are free", || (state(&gateway, "some", "remaining") == 4.0).then_some(()));
+        let is_over = || watch.elapsed() >= Duration::from_millis(5_900);
+        until("four places are free", || {
+            (state(&gateway, "some", "remaining") == 4.0 || is_over()).then_some(())
+        });
         until("all places are free", || (state(&gateway, "all", "remaining") == 5.0).then_some(()));
         gateway.reload(&text(store, &limit("1h")));
-        if watch.elapsed() >= Duration::from_millis(5_900) {
+        if is_over() {
             return false; // the last place may be free too: nothing is tested
         }
         for (headers, remaining) in [(&some, 4.0), (&all, 5.0)] {

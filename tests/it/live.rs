@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::folder::text;
-use crate::harness::{Fleet, Gateway, RedisServer, program, until};
+use crate::harness::{Fleet, Gateway, RedisServer, patience, program, until, within};
 
 const LIMITS: &str = "limits:\n  per-key: {key: api_key, rate: 2/day}\n  \
     per-ip: {key: ip, rate: 1000/day}\n  quiet: {key: ip, rate: 1/day, mode: shadow}\n\
@@ -60,6 +60,12 @@ fn keys_are_shown_in_full_if_that_is_allowed() {
     assert!(text(&done).contains("one\\u{9b}2J"), "nothing of a key controls the terminal: {}", text(&done));
 }
 
+/// Waits until something is told. Gateways tell each other every five seconds.
+#[track_caller]
+fn told(what: &str, look: impl Fn() -> bool) {
+    assert!(within(patience(30), || look().then_some(())).is_some(), "not told: {what}");
+}
+
 /// Of shared limits, the keys of all gateways are told, also by one that has had none of the requests.
 #[test]
 fn gateways_tell_each_other_their_keys() {
@@ -74,15 +80,12 @@ fn gateways_tell_each_other_their_keys() {
     fleet[1].statuses(4, "/", &[("x-user", "b")]);
     let all = [user("a", 8), user("b", 4)];
     for gateway in &*fleet {
-        until("the keys of all are told", || (top(gateway, "shared/top?by=requests") == all).then_some(()));
-        until("three gateways are named", || {
-            let told = gateway.admin_get("/limits/shared/top").json();
-            (told["gateways"] == 3).then_some(())
-        });
+        told("the keys of all", || top(gateway, "shared/top?by=requests") == all);
+        told("three gateways", || gateway.admin_get("/limits/shared/top").json()["gateways"] == 3);
     }
     assert!(top(&fleet[2], "here/top?by=requests").is_empty(), "this one is not shared");
     redis.kill();
-    until("only its own", || (top(&fleet[0], "shared/top?by=requests") == [user("a", 5)]).then_some(()));
+    told("only its own", || top(&fleet[0], "shared/top?by=requests") == [user("a", 5)]);
 }
 
 /// Each second is told once, with what each limit did, and later answers go on where an earlier one has ended.

@@ -217,12 +217,14 @@ fn the_last_spans_are_sent() {
     let ask = |gateway: &Gateway, path: &str| gateway.ask("GET", path, &[("traceparent", PARENT)]).status;
     ask(&gateway, "/orders/old");
     gateway.reload(&file("{new}", ""));
-    ask(&gateway, "/orders/new");
-    gateway.signal("TERM");
-    assert!(gateway.ended(deadline()).success());
     let paths = |collector: &Upstream| -> Vec<Value> {
         spans(collector).iter().map(|span| attributes(span)["url.path"].clone()).collect()
     };
+    // The end waits for what goes to the new collector.
+    until("the old collector has its span", || (paths(&old).len() == 1).then_some(()));
+    ask(&gateway, "/orders/new");
+    gateway.signal("TERM");
+    assert!(gateway.ended(deadline()).success());
     assert_eq!((paths(&old), paths(&new)), (vec![json!("/orders/old")], vec![json!("/orders/new")]));
     assert_eq!(messages(&new, "/v1/metrics").len(), 1, "and the last metrics");
 }

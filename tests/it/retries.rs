@@ -8,7 +8,7 @@ use crate::harness::{Behavior, Gateway, Load, ReservedPort, Server, Setup, until
 fn two(fields: &str) -> String {
     format!(
         "upstreams: {{api: {{servers: [\"http://{{0}}\", \"http://{{1}}\"], ejection: off{fields}}}}}\n\
-         limits: {{per-client: {{key: ip, rate: 1000/h}}}}\n\
+         limits: {{per-client: {{key: ip, rate: 1000/366d}}}}\n\
          routes: [{{name: api, match: {{path: /*}}, upstream: api, limits: [per-client]}}]\n"
     )
 }
@@ -71,10 +71,10 @@ fn a_request_is_not_repeated_once_its_answer_has_begun() {
         exchange.close();
     });
     let late = crate::harness::Upstream::scripted(|exchange| exchange.silence());
-    for (first, expected) in [(&half, 502), (&late, 504)] {
+    for (first, fields, expected) in [(&half, "", 502), (&late, ", timeouts: {response: 300ms}", 504)] {
         let other = Server::start(1);
         let setup = Setup::default().value("0", first.address).value("1", other.address()).workers(1);
-        let gateway = setup.start(&two(", timeouts: {response: 300ms}"));
+        let gateway = setup.start(&two(fields));
         assert_eq!(gateway.get("/").status, expected);
         assert_eq!((other.requests(), retries(&gateway)), (0, 0.0));
     }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
 
 use crate::harness::load::count;
-use crate::harness::{Client, Gateway, Load, Response, TOKEN, Upstream, until};
+use crate::harness::{Client, Gateway, Load, Response, Stopwatch, TOKEN, Upstream, measure, until};
 
 /// A limit of 5 that does not fill up again.
 const FIVE: &str = "limits: {per-key: {key: api_key, rate: 5/366d}}\n\
@@ -40,6 +41,14 @@ fn in_force(gateway: &Gateway, key: &str, expected: u64) {
     until("the rule is in force", || (limit(gateway, key) == expected).then_some(()));
 }
 
+/// Asserts that a key has this limit from its first request on, unless that waited for the rule as long as a request may.
+#[track_caller]
+fn in_force_at_first(gateway: &Gateway, key: &str, expected: u64) {
+    let (found, took) = measure(|| limit(gateway, key));
+    assert!(found == expected || took >= Duration::from_secs(1), "{found}, not {expected}, after {took:?}");
+    in_force(gateway, key, expected);
+}
+
 fn trouble(gateway: &Gateway) -> Option<String> {
     gateway.admin_get("/status").json()["rules"]["trouble"].as_str().map(str::to_owned)
 }
@@ -49,9 +58,9 @@ fn trouble(gateway: &Gateway) -> Option<String> {
 fn a_gateway_has_the_rules_for_others() {
     let keeper = Gateway::start(&with_rules("{file: rules.db, wait: 1s}"));
     put(&keeper, "all", "merchant-*", "20/366d");
-    let text = format!("{{url: \"http://{}/rules\", token: {TOKEN}, timeout: 2s, wait: 1s}}", keeper.admin);
+    let text = format!("{{url: \"http://{}/rules\", token: {TOKEN}, timeout: 10s, wait: 1s}}", keeper.admin);
     let gateway = Gateway::start(&with_rules(&text));
-    assert_eq!(limit(&gateway, "merchant-1"), 20);
+    in_force_at_first(&gateway, "merchant-1", 20);
     assert_eq!(limit(&gateway, "k 1"), 5);
     put(&keeper, "one", "k 1", "30/366d");
     in_force(&gateway, "k 1", 30);
@@ -106,7 +115,8 @@ fn a_service_may_be_away() {
         service.address
     );
     let gateway = Gateway::start(&with_rules(&text));
-    assert_eq!((limit(&gateway, "k1"), limit(&gateway, "k2")), (50, 5));
+    in_force(&gateway, "k1", 50);
+    assert_eq!(limit(&gateway, "k2"), 5);
     let asked = service.seen().into_iter().find(|seen| seen.target.contains("key=k1")).unwrap();
     assert_eq!(asked.target, "/v1/rules?limit=per-key&key=k1&patterns=1");
     assert_eq!(asked.head.one("authorization"), Some("Bearer s3cret"));
@@ -128,7 +138,10 @@ fn a_service_may_be_away() {
     mode.store(TALKS, Ordering::SeqCst);
     (0..20).for_each(|number| assert_eq!(limit(&gateway, &format!("odd-{number}")), 5));
     until("it is logged", || gateway.log().contains("is not {\"rules\"").then_some(()));
-    assert_eq!(trouble(&gateway), None, "it is there");
+    until("it is there", || {
+        assert_eq!(limit(&gateway, "k2"), 5);
+        trouble(&gateway).is_none().then_some(())
+    });
     assert!(!gateway.log().contains("s3cret"));
 }
 
@@ -139,7 +152,7 @@ fn a_key_is_asked_for_once() {
         true => exchange.answer(404, &[], b""),
         false => exchange.answer(200, &[], br#"{"rules":[]}"#),
     });
-    let text = format!("{{url: \"http://{}/rules\", wait: 1s, timeout: 2s}}", service.address);
+    let text = format!("{{url: \"http://{}/rules\", wait: 1s, timeout: 10s}}", service.address);
     let gateways = [Gateway::start(&with_rules(&text))];
     let samples = Load::on(&gateways, 16).keys(&["k1"]).send(200);
     assert_eq!(count(&samples, 200), 5);
@@ -163,15 +176,17 @@ fn one_key_says_nothing_about_the_others() {
             }
         }
     });
-    let text = format!("{{url: \"http://{}/rules\", wait: 1s, timeout: 2s}}", service.address);
+    let text = format!("{{url: \"http://{}/rules\", wait: 1s, timeout: 10s}}", service.address);
     let gateway = Gateway::start(&with_rules(&text));
+    let watch = Stopwatch::start();
     for number in 0..30 {
         assert_eq!(limit(&gateway, &format!("bad{number}")), 5);
-        assert_eq!(limit(&gateway, &format!("good{number}")), 50);
+        in_force_at_first(&gateway, &format!("good{number}"), 50);
     }
     assert_eq!(trouble(&gateway), None);
     until("it is logged", || gateway.log().contains("stays in force").then_some(()));
-    assert_eq!(gateway.times_logged("stays in force"), 1, "now and then");
+    let logged = gateway.times_logged("stays in force");
+    assert!(logged as u64 <= 1 + watch.elapsed().as_secs() / 10, "now and then, not {logged} times");
 }
 
 /// A rule whose key is written with the name of its part is found for others too.
@@ -179,7 +194,8 @@ fn one_key_says_nothing_about_the_others() {
 fn a_key_may_be_written_with_its_name() {
     let keeper = Gateway::start(&with_rules("{file: rules.db, wait: 1s}"));
     put(&keeper, "one", "api_key:k1", "30/366d");
-    let text = format!("{{url: \"http://{}/rules\", token: {TOKEN}, timeout: 2s, wait: 1s}}", keeper.admin);
+    let text = format!("{{url: \"http://{}/rules\", token: {TOKEN}, timeout: 10s, wait: 1s}}", keeper.admin);
     let gateway = Gateway::start(&with_rules(&text));
-    assert_eq!((limit(&keeper, "k1"), limit(&gateway, "k1")), (30, 30));
+    in_force_at_first(&keeper, "k1", 30);
+    in_force_at_first(&gateway, "k1", 30);
 }

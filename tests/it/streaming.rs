@@ -44,8 +44,7 @@ fn an_answer_that_stalls_times_out() {
     });
     let gateway = Gateway::before(&upstream, ALL);
     let mut client = gateway.client();
-    client.request("GET", "/", &[]);
-    let (answer, took) = measure(|| client.try_response());
+    let (answer, took) = measure(|| client.request("GET", "/", &[]).try_response());
     assert!(answer.is_err());
     assert!((Duration::from_millis(900)..patience(4)).contains(&took), "{took:?}");
     until("the upstream connection is closed", || (upstream.open() == 0).then_some(()));

@@ -257,7 +257,7 @@ fn the_protocol_is_agreed_on() {
 #[test]
 fn handshakes_have_a_deadline() {
     let authority = Authority::new();
-    let (gateway, _) = one(&authority, ", handshake_timeout: 300ms", ROUTES);
+    let (gateway, _) = one(&authority, ", handshake_timeout: 3s", ROUTES);
     let count = |outcome| {
         gateway.metric("sluicegate_tls_handshakes_total", &[("listener", "edge"), ("outcome", outcome)])
     };

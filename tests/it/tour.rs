@@ -44,6 +44,14 @@ fn masked(line: &str) -> String {
         (r"^x-request-id: \w+", "x-request-id: ID"),
         (r#""request_id":"\w+""#, r#""request_id":"ID""#),
         (r#""reset": [0-9.]+"#, r#""reset": SECONDS"#),
+        // Seconds until there is a token, of which one or two may have passed; the length of the answer that names them.
+        (r"^x-ratelimit-reset: [12]$", "x-ratelimit-reset: 2 OR LESS"),
+        (r"^x-ratelimit-reset: (1[89]|20)$", "x-ratelimit-reset: 20 OR LESS"),
+        (r";t=[12]$", ";t=2 OR LESS"),
+        (r"retry-after: [12]$", "retry-after: 2 OR LESS"),
+        (r"try again in (1 second|2 seconds)", "try again in 2 SECONDS OR LESS"),
+        (r#""retry_after":[12]\b"#, r#""retry_after":2 OR LESS"#),
+        (r"^content-length: 27[01]$", "content-length: 271 OR LESS"),
     ];
     masks.iter().fold(line.trim_end().to_owned(), |line, (pattern, mask)| {
         Regex::new(pattern).unwrap().replace(&line, *mask).into_owned()

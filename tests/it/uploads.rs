@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
+use crate::harness::client::head;
 use crate::harness::h2::{DATA, END, END_HEADERS, End, H2, HEADERS, RST_STREAM, block, frame, pseudo};
 use crate::harness::{Client, FORWARD_ALL, Gate, Gateway, Setup, Upstream, deadline, until};
 
@@ -24,7 +25,8 @@ fn an_upload_that_is_not_read_blocks_no_other() {
         }
         _ => exchange.answer(200, &[], b"done"),
     });
-    let file = FORWARD_ALL.replace("\"]}", "\"], timeouts: {response: 300ms}}");
+    let next = "routes: [{name: next, match: {path: /next}, upstream: api, timeout: 300ms}, ";
+    let file = FORWARD_ALL.replace("routes: [", next);
     let gateway = Setup::default().upstream(&upstream).workers(1).start(&file);
     let body = vec![b'x'; 16 << 20];
     // The lengths that the sockets do and do not have room for: those in between are the ones of which little is left.
@@ -32,7 +34,8 @@ fn an_upload_that_is_not_read_blocks_no_other() {
     while too_long - fits > 16 << 10 {
         let length = (fits + too_long) / 2;
         assert_eq!(gateway.client().post("/early", &[], &body[..length]).text(), "ok");
-        match gateway.client().post("/next", &[], b"x").status {
+        let next = [&head("POST", "/next", &[("content-length", "1")])[..], b"x"].concat();
+        match gateway.client().send(next).response().status {
             200 => too_long = length,
             504 => fits = length,
             status => panic!("{status} behind {length} bytes"),

@@ -14,8 +14,9 @@ fn gateway(setup: Setup, address: std::net::SocketAddr, fields: &str) -> Gateway
 }
 
 fn file(fields: &str) -> String {
+    let timeouts = if fields.contains("timeouts") { "" } else { "timeouts: {connect: 9s}, " };
     format!(
-        "upstreams: {{api: {{servers: [\"https://127.0.0.1:{{port}}\"], {fields}}}}}\n\
+        "upstreams: {{api: {{servers: [\"https://127.0.0.1:{{port}}\"], {timeouts}{fields}}}}}\n\
          routes: [{{name: api, match: {{path: /*}}, upstream: api}}]\n"
     )
 }

@@ -4,7 +4,7 @@ use crate::harness::{Fleet, RedisServer, Setup};
 
 const TEXT: &str = "limits:\n  \
     per-key: {key: api_key, rate: 10/366d}\n  \
-    everyone: {key: global, rate: 1000/h, algorithm: fixed_window}\n  \
+    everyone: {key: global, rate: 1000/366d, algorithm: fixed_window}\n  \
     tried: {key: api_key, rate: 1/d, mode: shadow}\n\
     routes:\n  \
     - {name: usage, match: {path: /.well-known/ratelimit}, respond: usage, limits: [per-key, everyone, tried]}\n  \
@@ -39,7 +39,7 @@ fn a_client_sees_what_it_has_left() {
                 [("per-key", 10, 6), ("everyone", 1_000, 996)],
                 "not those that are only tried"
             );
-            assert_eq!(told["limits"][1]["window"], 3_600.0);
+            assert_eq!(told["limits"][1]["window"], 31_622_400.0);
         }
         let other = gateway.ask("GET", "/.well-known/ratelimit", &[("x-api-key", "other")]);
         assert_eq!(other.json()["limits"][0]["remaining"], 10);

@@ -202,7 +202,7 @@ fn nobody_fails(samples: &[Sample], events: &[Event]) {
     let ends = |sample: &Sample| {
         events.iter().filter(|event| event.fault == Fault::Restart).any(|event| {
             event.gateway == Some(sample.gateway)
-                && sample.at <= event.time.end + Duration::from_millis(100)
+                && sample.at <= event.time.end + Duration::from_secs(5)
                 && sample.at + sample.took >= event.time.start
         })
     };

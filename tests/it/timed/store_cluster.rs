@@ -64,7 +64,7 @@ fn slots_move_under_load() {
     }
     let now = load.answered();
     until("the load goes on", || (load.answered() > now + 300).then_some(()));
-    fleet.up_within(patience(5));
+    fleet.up_within(patience(15));
     let samples = load.stop();
     let passed = admitted(&samples) as u64;
     assert_eq!(passed, samples.len() as u64, "nobody is refused");
@@ -86,7 +86,8 @@ fn a_slot_stays_in_migration() {
     let slots: BTreeSet<u16> = taken.chain([0, 5_461, 10_922]).collect();
     slots.iter().for_each(|slot| cluster.begin_move(*slot, (cluster.owner(*slot) + 1) % 3));
     for (node, key) in cluster.keys().into_iter().filter(|(_, key)| key.contains("probe")) {
-        cluster.nodes[node].run::<i64>(&["DEL", &key]); // otherwise the source node still has it
+        // Otherwise the source node still has it. It says ASK if the key has expired.
+        let _ = cluster.nodes[node].try_run::<i64>(&["DEL", &key]);
     }
     let begun = Stopwatch::start();
     let mut up = true;
@@ -149,7 +150,8 @@ fn a_frozen_node_does_not_block_places_of_the_others() {
     assert_eq!(held.len(), 3, "each node holds a key");
     cluster.nodes[..2].iter().for_each(RedisServer::freeze);
     gate.open();
-    let free = within(patience(1), || {
+    // In seven seconds the lease may expire by itself, and in ten the connections to frozen nodes are closed.
+    let free = within(Duration::from_secs(6), || {
         let status = fleet[1].ask("GET", "/", &[("x-api-key", &held[&2])]).status;
         (status == 200).then_some(())
     });
@@ -211,11 +213,11 @@ fn the_master_changes() {
 #[test]
 fn the_master_dies_under_load() {
     let mut sentinels = Sentinels::start(3);
-    let fleet = Fleet::start(2, &(sentinels.store().replace("timeout: 2s", "timeout: 100ms") + TEXT));
+    let fleet = Fleet::start(2, &(sentinels.store().replace("timeout: 10s", "timeout: 100ms") + TEXT));
     let load = Load::on(&fleet, 16).keys(&["steady"]).pause(Duration::from_millis(5)).start();
     until("the load runs", || (load.answered() > 300).then_some(()));
     sentinels.fail_over();
-    fleet.up_within(patience(5));
+    fleet.up_within(patience(15));
     let now = load.answered();
     until("the load goes on", || (load.answered() > now + 300).then_some(()));
     let samples = load.stop();

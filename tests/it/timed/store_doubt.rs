@@ -46,7 +46,7 @@ fn a_store_that_revokes_reads() {
         for _ in 0..3 {
             let allowed = denied.replacen('-', "+", 1);
             redis.run::<()>(&["ACL", "SETUSER", "gate", &allowed]);
-            fleet.up_within(patience(8));
+            fleet.up_within(patience(18));
             assert_eq!(admitted(&fleet[0], 20), 0, "{algorithm}: back, and still used up");
             redis.run::<()>(&["ACL", "SETUSER", "gate", denied]);
             assert_eq!(admitted(&fleet[0], 20), 0, "{algorithm}: away again");
@@ -106,7 +106,7 @@ fn a_clock_is_set_back() {
         admitted(gateway, 12);
     }
     redis.set_clock_back(600);
-    let passed = within(patience(6), || {
+    let passed = within(patience(16), || {
         // The answer for another key tells the gateway what the clock shows now.
         fleet[0].ask("GET", "/", &[("x-api-key", "other")]);
         let answer = fleet[0].ask("GET", "/", &KEY);

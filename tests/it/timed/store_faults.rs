@@ -40,7 +40,7 @@ fn survive(
     begin(redis);
     some_more();
     end(redis);
-    fleet.up_within(patience(5));
+    fleet.up_within(patience(15));
     some_more();
     let samples = load.stop();
     let passed = admitted(&samples);

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use crate::harness::faults::{Admitted, Bucket};
-use crate::harness::load::admitted;
+use crate::harness::load::{Sample, admitted};
 use crate::harness::relay::Relay;
-use crate::harness::{Fleet, Load, RedisServer, Setup, gated_upstream, sleep, until};
+use crate::harness::{Fleet, Load, RedisServer, Setup, Stopwatch, gated_upstream, sleep, until};
 
 const GATEWAYS: usize = 4;
 const TEXT: &str = "limits:\n  \
@@ -52,6 +52,22 @@ fn over(samples: &Admitted, bucket: Bucket, seconds: u64) -> f64 {
     samples.within(Duration::ZERO..stretch) as f64 - allowed
 }
 
+/// How many of these requests the bucket admits by itself. A slow machine sends fewer than the bucket has tokens for.
+fn exact(samples: &[Sample], bucket: Bucket) -> f64 {
+    let mut times: Vec<Duration> = samples.iter().map(|sample| sample.at).collect();
+    times.sort_unstable();
+    let (mut left, mut last, mut passed) = (bucket.capacity, Duration::ZERO, 0.0);
+    for at in times {
+        left = bucket.capacity.min(left + bucket.per_second * (at - last).as_secs_f64());
+        last = at;
+        if left >= 1.0 {
+            left -= 1.0;
+            passed += 1.0;
+        }
+    }
+    passed
+}
+
 /// More requests come than are admitted: no more pass than the bound says, with a call for every fiftieth request at most.
 #[test]
 fn leases_admit_what_the_limit_says_with_few_calls() {
@@ -67,21 +83,22 @@ fn leases_admit_what_the_limit_says_with_few_calls() {
     }
     wait_for_leases(&fleet);
     for (target, bound) in [("/bucket", BOUND), ("/strict", 0.0)] {
-        let before = redis.scripts();
+        let (before, watch) = (redis.scripts(), Stopwatch::start());
         let load = Load::on(&fleet, 32).target(target).keys(&["hot"]).start();
         sleep(Duration::from_millis(3_200));
         let samples = load.stop();
-        let (calls, all) = (redis.scripts() - before, samples.len());
-        let passed = admitted(&samples);
+        let (calls, all, took) = (redis.scripts() - before, samples.len(), watch.elapsed());
+        let (passed, exact) = (admitted(&samples), exact(&samples, LIMIT));
         let samples = Admitted::of(&samples);
         for seconds in 1..=3 {
             let over = over(&samples, LIMIT, seconds);
             assert!(over <= bound, "{target}: {over} too many in {seconds} s");
         }
         // The bucket is empty in the end: nearly all that it had was used.
-        assert!(passed as f64 >= 0.9 * (2_000.0 + 3.2 * 2_000.0), "{target}: {passed} of {all} passed");
+        assert!(passed as f64 >= 0.9 * exact, "{target}: {passed} of {all} passed, not {exact}");
         // However many requests come, a gateway asks so often at most.
-        assert!(calls <= 4 * 400 * 4, "{target}: {calls} calls for {all} requests");
+        let most = (GATEWAYS * 400) as f64 * (took.as_secs_f64() + 0.8);
+        assert!(calls as f64 <= most, "{target}: {calls} calls for {all} requests in {took:?}");
     }
     assert_eq!(fleet.fallbacks(), 0.0, "the store was there all the time");
     assert_eq!(fleet.sum("sluicegate_store_disagreements_total", &[]), 0.0, "scripts decide as the core");
@@ -147,8 +164,11 @@ fn the_bound_holds_on_a_bad_network() {
     let fleet = Fleet::start(GATEWAYS, &(store + &text));
     wait_for_leases(&fleet);
     relay.disturb();
+    let passed = || fleet.decisions("bucket", "admitted");
+    let before = passed();
     let load = Load::on(&fleet, 32).target("/bucket").keys(&["hot"]).start();
     sleep(Duration::from_millis(4_200));
+    until("leases and decisions get through", || (passed() > before + 500.0).then_some(()));
     let samples = load.stop();
     relay.calm();
     let samples = Admitted::of(&samples);
@@ -158,11 +178,19 @@ fn the_bound_holds_on_a_bad_network() {
         assert!(over <= BOUND, "{over} too many in {seconds} s");
     }
     // Exact use again, soon.
-    fleet.up();
-    let load = Load::on(&fleet, 32).target("/bucket").keys(&["later"]).start();
-    sleep(Duration::from_millis(1_100));
-    let passed = Admitted::of(&load.stop()).count();
-    assert!(passed as f64 >= 0.9 * 4_200.0, "{passed} passed");
+    let mut round = 0;
+    until("the store decides for all", || {
+        round += 1;
+        fleet.up();
+        let before = fleet.fallbacks();
+        let load = Load::on(&fleet, 32).target("/bucket").keys(&[format!("later-{round}")]).start();
+        sleep(Duration::from_millis(1_100));
+        let samples = load.stop();
+        let (passed, exact) = (Admitted::of(&samples).count(), exact(&samples, LIMIT));
+        let enough = passed as f64 >= 0.9 * exact;
+        assert!(enough || fleet.fallbacks() > before, "{passed} of {exact} passed");
+        enough.then_some(())
+    });
 }
 
 /// Places are kept for the next request, so that most requests need no call; never are more taken than there are.

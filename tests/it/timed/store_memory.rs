@@ -6,27 +6,33 @@ use crate::harness::fleet::limit;
 use crate::harness::load::admitted;
 use crate::harness::{Fleet, Gateway, Load, RedisServer, Stopwatch, gated_upstream, sleep, until};
 
-const KEY: [(&str, &str); 1] = [("x-api-key", "k")];
 /// The period of the logs here: a place is free again so long after it was taken.
 const PERIOD: Duration = Duration::from_secs(4);
 
 /// Requests of one key, on one clock.
 struct Log<'a> {
     gateway: &'a Gateway,
+    key: &'a str,
     watch: Stopwatch,
     /// When the first place was taken: between these times.
     first: (Duration, Duration),
 }
 
+/// Runs a scene for another key until a busy machine was not too late for it: three times at most.
+#[track_caller]
+fn in_time(scene: impl Fn(&str) -> Option<()>) {
+    assert!((0..3).any(|turn| scene(&format!("k{turn}")).is_some()), "it was too late three times");
+}
+
 impl<'a> Log<'a> {
     /// Takes places at these tenths of a second.
     #[track_caller]
-    fn taken(gateway: &'a Gateway, tenths: &[u64]) -> Self {
-        let mut log = Self { gateway, watch: Stopwatch::start(), first: Default::default() };
+    fn taken(gateway: &'a Gateway, key: &'a str, tenths: &[u64]) -> Self {
+        let mut log = Self { gateway, key, watch: Stopwatch::start(), first: Default::default() };
         for at in tenths {
             sleep(Duration::from_millis(100 * at).saturating_sub(log.watch.elapsed()));
             let sent = log.watch.elapsed();
-            assert_eq!(gateway.statuses(1, "/", &KEY), [200]);
+            assert_eq!(log.statuses(1), [200]);
             if *at == 0 {
                 log.first = (sent, log.watch.elapsed());
             }
@@ -34,17 +40,25 @@ impl<'a> Log<'a> {
         log
     }
 
-    /// The next request is refused until the first place is free, to the second.
+    fn statuses(&self, count: usize) -> Vec<u16> {
+        self.gateway.statuses(count, "/", &[("x-api-key", self.key)])
+    }
+
+    /// The next request is refused until the first place is free, to the second. `None` if it may have become free meanwhile.
     #[track_caller]
-    fn refuses(&self) {
+    fn refuses(&self) -> Option<()> {
         let sent = self.watch.elapsed();
-        let refusal = self.gateway.ask("GET", "/", &KEY);
+        let refusal = self.gateway.ask("GET", "/", &[("x-api-key", self.key)]);
         let heard = self.watch.elapsed();
+        if heard >= self.first.0 + PERIOD {
+            return None;
+        }
         assert_eq!(refusal.status, 429);
         let seconds = |time: Duration| time.as_secs_f64().ceil() as u64;
         let (least, most) = (self.first.0 + PERIOD - heard, self.first.1 + PERIOD - sent);
         let told = refusal.number("retry-after");
         assert!((seconds(least)..=seconds(most)).contains(&told), "{told} s, not {least:?} to {most:?}");
+        Some(())
     }
 }
 
@@ -55,12 +69,19 @@ fn a_log_is_remembered_for_as_long_as_it_refuses() {
     let redis = RedisServer::start();
     let text = limit("algorithm: sliding_log, rate: 3/4s");
     let fleet = Fleet::start(1, &(redis.store() + &text));
-    let calls = redis.scripts();
-    let log = Log::taken(&fleet[0], &[0, 20, 28]);
-    log.refuses();
-    sleep(log.first.1 + PERIOD - log.watch.elapsed());
-    assert_eq!(fleet[0].statuses(2, "/", &KEY), [200, 429]);
-    assert!(redis.scripts() >= calls + 4);
+    in_time(|key| {
+        let calls = redis.scripts();
+        let log = Log::taken(&fleet[0], key, &[0, 20, 28]);
+        log.refuses()?;
+        sleep((log.first.1 + PERIOD).saturating_sub(log.watch.elapsed()));
+        let statuses = log.statuses(2);
+        if log.watch.elapsed() >= Duration::from_secs(2) + PERIOD {
+            return None; // the second place is free too
+        }
+        assert_eq!(statuses, [200, 429]);
+        assert!(redis.scripts() >= calls + 4);
+        Some(())
+    });
 }
 
 /// Reading the state of a key over the admin API does not change what the gateway remembers of it.
@@ -69,10 +90,14 @@ fn reading_the_state_of_a_key_changes_no_refusal() {
     let redis = RedisServer::start();
     let text = limit("algorithm: sliding_log, rate: 10/4s, cost: 5");
     let fleet = Fleet::start(1, &(redis.store() + &text));
-    let log = Log::taken(&fleet[0], &[0, 20]);
-    log.refuses();
-    assert_eq!(fleet[0].remaining("l", "k"), 0);
-    log.refuses();
+    in_time(|key| {
+        let log = Log::taken(&fleet[0], key, &[0, 20]);
+        log.refuses()?;
+        let remaining = fleet[0].remaining("l", key);
+        log.refuses()?;
+        assert_eq!(remaining, 0);
+        Some(())
+    });
 }
 
 /// Many places are taken and freed while leases are renewed: none is lost, none is left behind.
@@ -156,7 +181,7 @@ fn a_reload_keeps_what_is_remembered_and_held() {
     let fleet = Fleet::start(1, &(redis.store() + &text));
     let key = [("x-api-key", "k")];
     assert_eq!(fleet[0].statuses(4, "/", &key), [200; 4]);
-    fleet[0].reload(&(redis.store_within("700ms") + &text));
+    fleet[0].reload(&(redis.store_within("3s") + &text));
     fleet.up();
     assert_eq!(fleet[0].statuses(7, "/", &key), [200, 200, 200, 200, 200, 200, 429]);
     assert_eq!(fleet.sum("sluicegate_store_fallback_total", &[]), 0.0);

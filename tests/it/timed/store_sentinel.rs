@@ -78,14 +78,14 @@ fn serve(stream: TcpStream, said: &Mutex<Word>) -> Option<()> {
 fn store(sentinels: &[Fake]) -> String {
     let urls: Vec<String> =
         sentinels.iter().map(|sentinel| format!("\"redis://{}\"", sentinel.address)).collect();
-    format!("store: {{redis: {{sentinel: {{master: main, nodes: [{}]}}, timeout: 2s}}}}\n", urls.join(", "))
+    format!("store: {{redis: {{sentinel: {{master: main, nodes: [{}]}}, timeout: 10s}}}}\n", urls.join(", "))
 }
 
 /// One sentinel has missed an election and answers first.
 #[test]
 fn a_stale_sentinel_answers_first() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
-    let late = Duration::from_millis(100);
+    let late = Duration::from_millis(10);
     let sentinels =
         [Fake::start(&old, 3, Duration::ZERO), Fake::start(&new, 4, late), Fake::start(&new, 4, late)];
     let fleet = Fleet::start(2, &(store(&sentinels) + &limit("rate: 10/366d")));

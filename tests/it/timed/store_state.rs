@@ -11,6 +11,8 @@ use crate::harness::{
 };
 
 const KEY: [(&str, &str); 1] = [("x-api-key", "k")];
+/// Places that nobody gives back are free when their lease expires, not earlier than seven seconds after a renewal.
+const BEFORE_LEASES_EXPIRE: Duration = Duration::from_secs(6);
 
 /// All gateways see what one gateway has charged.
 #[test]
@@ -39,7 +41,7 @@ fn a_pardon_holds_on_every_gateway() {
         fleet.iter().for_each(|gateway| assert_eq!(gateway.remaining("l", "k"), 4, "{name}"));
         assert_eq!(fleet[0].ask("GET", "/", &KEY).status, 200, "{name}");
         let passes = || (fleet[1].ask("GET", "/", &KEY).status == 200).then_some(());
-        assert!(within(patience(2), passes).is_some(), "{name}: the other gateway goes on refusing");
+        assert!(within(patience(10), passes).is_some(), "{name}: the other gateway goes on refusing");
         assert_eq!(fleet.in_turn(4, "k"), [200, 200, 429, 429], "{name}");
         assert_eq!(fleet.in_turn(2, "other"), [429; 2], "{name}");
     }
@@ -78,28 +80,38 @@ fn a_reload_keeps_what_is_counted() {
 /// Queued requests are released at the rate on all gateways together.
 #[test]
 fn a_shared_queue_releases_requests_at_the_rate() {
+    const SLACK: Duration = Duration::from_millis(20);
     let redis = RedisServer::start();
-    let arrivals = Arc::new(Mutex::new(Vec::new()));
-    let (watch, seen) = (Stopwatch::start(), Arc::clone(&arrivals));
+    let arrivals = Arc::new((Stopwatch::start(), Mutex::new(Vec::new())));
+    let seen = Arc::clone(&arrivals);
     let upstream = Upstream::scripted(move |exchange| {
-        seen.lock().unwrap().push(watch.elapsed());
+        seen.1.lock().unwrap().push(seen.0.elapsed());
         exchange.answer(200, &[], b"done");
     });
     let text = redis.store()
-        + "limits: {l: {key: global, rate: 10/s, burst: 10, algorithm: leaky_bucket}}\n\
+        + "limits: {l: {key: api_key, rate: 10/s, burst: 10, algorithm: leaky_bucket}}\n\
            upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
            routes: [{name: api, match: {path: /*}, upstream: api, limits: [l]}]\n";
     let fleet = Fleet::of((0..2).map(|_| Setup::default().upstream(&upstream)).collect(), &text);
     fleet.up();
-    let watch = Stopwatch::start();
-    let statuses = in_parallel(10, |index| fleet[index % 2].get("/").status);
-    assert_eq!(statuses, [200; 10]);
-    assert!(watch.elapsed() >= Duration::from_millis(880), "the tenth came after {:?}", watch.elapsed());
-    let mut arrivals = arrivals.lock().unwrap().clone();
-    arrivals.sort_unstable();
-    // A busy machine delays requests but makes none early: the last five cannot arrive together.
-    let spread = arrivals[9] - arrivals[0];
-    assert!(spread >= Duration::from_millis(500) && spread <= Duration::from_secs(5), "{arrivals:?}");
+    let (watch, arrivals) = &*arrivals;
+    let times = |key: &str| {
+        let begun = watch.elapsed();
+        let ask = |index: usize| fleet[index % 2].ask("GET", "/", &[("x-api-key", key)]).status;
+        assert_eq!(in_parallel(10, ask), [200; 10]);
+        let mut times = std::mem::take(&mut *arrivals.lock().unwrap());
+        times.sort_unstable();
+        times.into_iter().map(|at| at - begun).collect::<Vec<_>>()
+    };
+    // A busy machine delays requests but makes none early. It may delay the first, which the queue does not.
+    let is_spread = (0..3).any(|turn| {
+        let times = times(&format!("k{turn}"));
+        let is_due = |(place, at): (u64, &Duration)| *at + SLACK >= Duration::from_millis(100 * place);
+        assert!((0..).zip(&times).all(is_due), "{times:?}");
+        assert!(times[9] <= patience(5), "{times:?}");
+        times[0] <= Duration::from_millis(380)
+    });
+    assert!(is_spread, "the first one waits too");
 }
 
 /// A place is free for all gateways when its client leaves or its request ends.
@@ -124,7 +136,8 @@ fn places_are_free_as_soon_as_requests_end() {
     assert_eq!(fleet[1].remaining("l", "k"), 0);
     drop(leaves);
     let free = |index: usize, places: u64| {
-        let free = within(patience(2), || (fleet[index].remaining("l", "k") == places).then_some(()));
+        let free =
+            within(BEFORE_LEASES_EXPIRE, || (fleet[index].remaining("l", "k") == places).then_some(()));
         assert!(free.is_some(), "{} instead of {places}", fleet[index].remaining("l", "k"));
     };
     free(1, 1);

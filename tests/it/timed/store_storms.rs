@@ -1,5 +1,6 @@
 //! A store that is away, refuses calls or is idle gets few calls, however many workers there are.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::harness::fleet::{has_store, limit};
@@ -23,17 +24,16 @@ fn per_second(count: impl Fn() -> u64) -> f64 {
     (count() - before) as f64 / watch.elapsed().as_secs_f64()
 }
 
-/// The slowest growth of a count per second, of up to three windows: on a busy machine a call that takes too long is followed
-/// by others. It ends early at `enough`.
-fn least_per_second(enough: f64, count: impl Fn() -> u64) -> f64 {
-    let mut least = f64::MAX;
-    for _ in 0..3 {
-        least = least.min(per_second(&count));
-        if least <= enough {
-            break;
-        }
-    }
-    least
+/// Asserts that a count grows by so many per second, in one of three windows: on a busy machine a call that takes too long
+/// is followed by others, and a gateway without a processor makes none.
+#[track_caller]
+fn grows_by(range: RangeInclusive<f64>, what: &str, count: impl Fn() -> u64) {
+    let mut windows = Vec::new();
+    let grows = (0..3).any(|_| {
+        windows.push(per_second(&count));
+        range.contains(&windows[windows.len() - 1])
+    });
+    assert!(grows, "{what} a second: {windows:?}, not {range:?}");
 }
 
 /// A server that denies scripts gets few calls, and the log says once why it cannot be used.
@@ -41,8 +41,15 @@ fn least_per_second(enough: f64, count: impl Fn() -> u64) -> f64 {
 fn a_server_that_refuses_scripts() {
     let redis = without(&["-evalsha", "-eval"]).start();
     let store = redis.store_within("50ms");
-    let fleet = Fleet::of(vec![Setup::default().workers(4)], &(store + &limit("rate: 10/366d")));
-    until("the log says it", || fleet[0].log().contains("the store is down").then_some(()));
+    let start = || {
+        let fleet = Fleet::of(vec![Setup::default().workers(4)], &(store.clone() + &limit("rate: 10/366d")));
+        until("the log says it", || fleet[0].log().contains("the store is down").then_some(()));
+        fleet
+    };
+    let mut fleet = start();
+    if fleet[0].log().contains("does not answer in time") {
+        fleet = start(); // no other reason is logged for ten seconds
+    }
     // A worker sends all scripts once, when it first connects; on a busy machine some do so late.
     let mut windows = Vec::new();
     let is_quiet = (0..3).any(|_| {
@@ -90,12 +97,11 @@ fn scripts_are_sent_once() {
 #[test]
 fn idle_workers_make_few_calls() {
     let redis = RedisServer::start();
-    let fleet = Fleet::of(vec![Setup::default().workers(12)], &(redis.store() + &limit("rate: 10/366d")));
+    let text = redis.store_within("2s") + &limit("rate: 10/366d");
+    let fleet = Fleet::of(vec![Setup::default().workers(12)], &text);
     fleet.up();
-    let writes = least_per_second(2.0, || redis.calls(&["set"]));
-    assert!(writes > 0.0 && writes <= 2.0, "{writes} writes a second");
-    let reads = least_per_second(6.0, || redis.calls(&["time"]));
-    assert!((1.0..=6.0).contains(&reads), "{reads} reads a second");
+    grows_by(0.1..=2.0, "writes", || redis.calls(&["set"]));
+    grows_by(1.0..=6.0, "reads", || redis.calls(&["time"]));
     // And yet all workers notice.
     redis.freeze();
     until("the gateway finds out", || (!has_store(&fleet[0])).then_some(()));
@@ -113,10 +119,14 @@ fn a_dead_node_costs_the_others_nothing() {
     cluster.nodes[1].kill();
     fleet.down();
     let survivor = &cluster.nodes[0];
-    let made = stat(survivor, "total_connections_received");
-    let asked = per_second(|| survivor.calls(&["cluster|slots"]));
-    assert!(asked <= 5.0, "asked {asked} times a second");
-    // Each of the three counts makes a connection.
-    let made = stat(survivor, "total_connections_received") - made - 3;
-    assert!(made <= 4, "{made} connections in two seconds");
+    let mut windows = Vec::new();
+    let is_quiet = (0..3).any(|_| {
+        let before = stat(survivor, "total_connections_received");
+        let asked = per_second(|| survivor.calls(&["cluster|slots"]));
+        // Each of the three counts makes a connection.
+        let made = stat(survivor, "total_connections_received") - before - 3;
+        windows.push((asked, made));
+        asked <= 5.0 && made <= 4
+    });
+    assert!(is_quiet, "questions a second, and connections in two seconds: {windows:?}");
 }

@@ -61,7 +61,9 @@ fn a_key_lives_as_long_as_it_owes() {
         let after = clock(&mut store);
         let until = owes_until(&state, after);
         assert!(after + left * 1_000 + 1_000 > until, "{quota:?} is forgotten too early");
-        assert!(before + left * 1_000 <= until + 10_000, "{quota:?} lives too long");
+        // The server may stand still after it has read its clock, before the time to live begins.
+        let room = if until > after + 10_000_000 { 3_000_000 } else { 10_000 };
+        assert!(before + left * 1_000 <= until + room, "{quota:?} lives too long");
     }
     let key = ["life:places".to_owned()];
     decided(store.decide(&key, &[&places(3)], 0, 1, &[argument(&places(3), true, 1)]));

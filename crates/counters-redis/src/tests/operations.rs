@@ -80,7 +80,8 @@ fn only_what_changes_is_written() {
 #[test]
 fn what_was_spent_unheard_is_charged_in_full() {
     let server = Server::start();
-    let mut store = server.connect();
+    let mut store = server.connect_timeless();
+    store.now = NOW;
     for (i, quota) in one_of_each()[..6].iter().enumerate() {
         let keys = [format!("spent:{i}")];
         let told = store.spend(&keys, &[quota], &[spend_argument(quota, 2)]);
@@ -326,7 +327,8 @@ fn a_clock_that_is_set_back_gives_nothing_away_and_locks_nobody_out() {
 #[test]
 fn foreign_values_are_overwritten() {
     let server = Server::start();
-    let mut store = server.connect();
+    let mut store = server.connect_timeless();
+    store.now = NOW;
     let key = "foreign";
     for quota in &one_of_each() {
         let makers: [&[&str]; 8] = [
