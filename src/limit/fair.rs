@@ -63,7 +63,7 @@ pub async fn decide_fairly_in_store(
         Err(refusal) => return *refusal,
     };
     let mut kept = answers.kept(asks);
-    let decision = shared::decide(store, &mut kept, (now, now)).await;
+    let decision = shared::decide(store, &mut kept, now).await;
     answers.finish(asks, decision)
 }
 

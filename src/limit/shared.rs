@@ -15,9 +15,14 @@ use super::leased;
 
 type Asks<'a> = SmallVec<[Ask<'a>; 2]>;
 
-/// Decides a request at `now`, which waits for the store since `since`. It waits no longer than the timeout of the store and
-/// never fails: without the store, the policy `on_store_failure` of each limit applies.
-pub async fn decide(store: &Rc<Store>, asks: &mut Asks<'_>, (now, since): (Time, Time)) -> Decision {
+/// Decides a request at `now`. It takes no longer than the timeout of the store and never fails: without the store, the
+/// policy `on_store_failure` of each limit applies.
+pub fn decide(store: &Rc<Store>, asks: &mut Asks<'_>, now: Time) -> impl Future<Output = Decision> {
+    decide_since(store, asks, now, now)
+}
+
+/// The same for a request that has waited for the store since `since`: the timeout counts from then.
+pub async fn decide_since(store: &Rc<Store>, asks: &mut Asks<'_>, since: Time, now: Time) -> Decision {
     if let Some(decision) = leased::decide_leased(store, asks, now) {
         return decision;
     }
@@ -49,7 +54,7 @@ pub async fn decide(store: &Rc<Store>, asks: &mut Asks<'_>, (now, since): (Time,
             if let Some(mut reserved) = reserved {
                 reserved.holds.undo(store.now());
             }
-            // Time has gone by in which keys have regained something.
+            // The store may have taken its whole timeout, in which keys have regained units.
             let now = store.now();
             asks.iter_mut().for_each(|ask| ask.renew(now));
             decide_without(store, asks, now)

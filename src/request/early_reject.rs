@@ -242,7 +242,7 @@ impl<'s> Matched<'s> {
     pub(crate) async fn refused(&mut self, store: Option<&Rc<Store>>, now: Time) -> Option<Decision> {
         let Some(store) = store else { return self.refused_locally(now) };
         self.asks.iter_mut().for_each(|ask| ask.for_now = true);
-        let mut decision = limit::shared::decide(store, &mut self.asks, (now, now)).await;
+        let mut decision = limit::shared::decide(store, &mut self.asks, now).await;
         if decision.admitted {
             decision.holds.undo(store.now());
             return None;

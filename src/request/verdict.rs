@@ -118,7 +118,7 @@ impl<'s> Matched<'s> {
     /// The same if the store decides on some of the limits.
     pub async fn decide_in_store(&mut self, store: &Rc<Store>, now: Time) -> Decision {
         let decision = match self.fair.is_empty() {
-            true => limit::shared::decide(store, &mut self.asks, (now, now)).await,
+            true => limit::shared::decide(store, &mut self.asks, now).await,
             false => limit::decide_fairly_in_store(store, &self.asks, &self.fair, now).await,
         };
         match decision.admitted || !self.has_slower_lane() {
@@ -129,7 +129,7 @@ impl<'s> Matched<'s> {
                     // While the store answered, places of the lane have become free.
                     let (since, now) = (now, store.now());
                     lane.asks.iter_mut().for_each(|ask| ask.renew(now));
-                    let decision = limit::shared::decide(store, &mut lane.asks, (now, since)).await;
+                    let decision = limit::shared::decide_since(store, &mut lane.asks, since, now).await;
                     lane.decided(decision)
                 }
             },

@@ -18,24 +18,14 @@ fn heads_and_idle_connections_time_out() {
         "timeouts: {head: 500ms, idle: 500ms}\nroutes: [{name: all, respond: {status: 200}}]\n",
     );
     let watch = Stopwatch::start();
-    let mut slow = quick(&gateway, "GET / HTTP/1.1\r\nHost: a");
+    let mut slow = Client::quick(gateway.edge, "GET / HTTP/1.1\r\nHost: a");
     assert_eq!(slow.response().status, 408);
     assert!(slow.is_closed());
-    let mut idle = quick(&gateway, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut idle = Client::quick(gateway.edge, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(idle.response().status, 200);
     assert!(idle.is_closed());
     assert!(gateway.client().is_closed(), "one that says nothing");
     assert!(watch.elapsed() < Duration::from_secs(9), "sooner than usual: {:?}", watch.elapsed());
-}
-
-/// A client that has sent this before it can be too late.
-fn quick(gateway: &Gateway, bytes: &str) -> Client {
-    until("a client sends without delay", || {
-        let watch = Stopwatch::start();
-        let mut client = gateway.client();
-        client.try_send(bytes).ok()?;
-        (watch.elapsed() < Duration::from_millis(400)).then_some(client)
-    })
 }
 
 /// A body that stops coming is answered 408.

@@ -1,11 +1,8 @@
 //! `RUST_LOG=sluicegate=debug` tells why a connection was closed and why a request failed, without any secret.
 
-use std::net::SocketAddr;
-use std::time::Duration;
-
 use crate::harness::client::head;
 use crate::harness::{
-    Client, Fleet, Gateway, RedisServer, ReservedPort, Setup, Stopwatch, Upstream, patience, until, within,
+    Client, Fleet, Gateway, RedisServer, ReservedPort, Setup, Upstream, patience, until, within,
 };
 
 const FILE: &str = "
@@ -36,17 +33,6 @@ fn says(gateway: &Gateway, words: &[&str]) {
     until(&format!("a line of the log has {words:?}"), || (!lines(gateway, words).is_empty()).then_some(()));
 }
 
-/// A client that has sent this before it can be too late.
-#[track_caller]
-fn quick(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Client {
-    until("a client sends without delay", || {
-        let watch = Stopwatch::start();
-        let mut client = Client::connect(address);
-        client.try_send(&bytes).ok()?;
-        (watch.elapsed() < Duration::from_millis(400)).then_some(client)
-    })
-}
-
 #[test]
 fn the_log_tells_why_a_request_failed_and_why_a_connection_was_closed() {
     let upstream = Upstream::scripted(|exchange| match &*exchange.seen.target {
@@ -62,7 +48,7 @@ fn the_log_tells_why_a_request_failed_and_why_a_connection_was_closed() {
     let gateway = setup.env("RUST_LOG", "sluicegate=debug").start(FILE);
     let secrets = [("authorization", "Bearer secret-token"), ("x-api-key", "secret-key")];
 
-    let quick = |bytes: &[u8]| quick(gateway.edge, bytes);
+    let quick = |bytes: &[u8]| Client::quick(gateway.edge, bytes);
     let ask = |target: &str| quick(&head("GET", target, &secrets));
 
     assert_eq!(ask("/dead").response().status, 502);
@@ -89,7 +75,7 @@ fn the_log_tells_why_a_request_failed_and_why_a_connection_was_closed() {
     says(&gateway, &["GOAWAY sent", "reason=PROTOCOL_ERROR"]);
     says(&gateway, &["client connection closed", "GOAWAY PROTOCOL_ERROR"]);
 
-    assert!(self::quick(gateway.edge2, "GET / HTTP/1.1\r\nhost: api.test\r\n\r\n").is_closed());
+    assert!(Client::quick(gateway.edge2, "GET / HTTP/1.1\r\nhost: api.test\r\n\r\n").is_closed());
     says(&gateway, &["client connection closed", &format!("listener={}", gateway.edge2), "PROXY header"]);
 
     assert!(!gateway.log().contains("secret"), "{}", gateway.log());

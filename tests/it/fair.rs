@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::harness::{Client, Fleet, Gateway, RedisServer, Setup, Stopwatch, patience, until};
 
-/// The requests of all in a second, of which a slow machine sends more than twice as many, too.
+/// The rate of the limit, in requests per second: so low that also a slow machine sends more than twice as many.
 const RATE: f64 = 20.0;
 /// Shares follow what is asked for. After a longer pause, because the machine was busy, they have to be found again.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
@@ -179,7 +179,7 @@ fn weights(gateways: &[Gateway]) {
     let sender = |key| Sender::new(gateways, ("x-api-key", key));
     let senders = vec![sender("acme-key"), sender("beta-key")];
     let ratio = |got: &[Got]| f64::from(got[0].admitted) / f64::from(got[1].admitted);
-    // Of few requests the ratio varies. It comes near to 3 as more are counted.
+    // The ratio of few requests varies. It approaches 3 as more are counted.
     let is_near = |got: &[Got]| (2.2..=4.5).contains(&ratio(got));
     let measured = run(senders, Duration::from_secs(3), is_near);
     measured.is_used();

@@ -20,7 +20,8 @@ fn refused(gateway: &Gateway, target: &str) -> usize {
     (0..200).filter(|_| gateway.get(target).status == 503).count()
 }
 
-/// The gateway may have a little more memory than it uses. Its workers may be late.
+/// The gateway may have a little more memory than it uses. `max_delay` is the longest that is possible, so that a busy machine
+/// does not press too.
 #[test]
 fn the_least_important_requests_are_refused_first() {
     let upstream = Upstream::answering("done");

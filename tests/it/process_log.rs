@@ -65,7 +65,7 @@ fn a_slow_reader_gets_the_last_line() {
     assert!((0..5).any(|_| gets_the_last_line()), "the machine is too slow for this test");
 }
 
-/// Whether it does: the gateway waits for its reader, but not for longer than a second.
+/// Whether the reader gets the last line. It may not if it takes longer than a second, for which the gateway waits.
 fn gets_the_last_line() -> bool {
     let (mut reader, mut writer) = std::io::pipe().unwrap();
     let mut waiting = 60 << 10; // most of the pipe

@@ -43,11 +43,10 @@ fn left(gateway: &Gateway, key: &str) -> (u64, u64) {
 
 /// Waits until a key has this limit, and spends none of it: a request waits for its rule, but not for longer than a second.
 #[track_caller]
-fn in_force(gateway: &Gateway, key: &str, limit: u64) {
-    let limit = limit.to_string();
+pub(crate) fn in_force(gateway: &Gateway, key: &str, limit: u64) {
     until("the rule is in force", || {
         let told = gateway.ask("GET", "/usage", &[("x-api-key", key)]);
-        (told.header("x-ratelimit-limit") == Some(limit.as_str())).then_some(())
+        (told.number("x-ratelimit-limit") == limit).then_some(())
     });
 }
 

@@ -89,11 +89,7 @@ fn limit(gateway: &Gateway, key: &str) -> u64 {
 /// Waits until a key has this limit, and then spends one of it.
 #[track_caller]
 fn in_force(gateway: &Gateway, key: &str, expected: u64) {
-    let text = expected.to_string();
-    until("the rule is in force", || {
-        let told = gateway.ask("GET", "/usage", &[("x-api-key", key)]);
-        (told.header("x-ratelimit-limit") == Some(text.as_str())).then_some(())
-    });
+    crate::rules::in_force(gateway, key, expected);
     assert_eq!(limit(gateway, key), expected);
 }
 

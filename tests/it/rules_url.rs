@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::harness::load::count;
-use crate::harness::{Client, Gateway, Load, Response, Stopwatch, TOKEN, Upstream, measure, until};
+use crate::harness::{Client, Gateway, Load, Response, Stopwatch, TOKEN, Upstream, measure, sleep, until};
 
 /// A limit of 5 that does not fill up again.
 const FIVE: &str = "limits: {per-key: {key: api_key, rate: 5/366d}}\n\
@@ -198,4 +198,27 @@ fn a_key_may_be_written_with_its_name() {
     let gateway = Gateway::start(&with_rules(&text));
     in_force_at_first(&keeper, "k1", 30);
     in_force_at_first(&gateway, "k1", 30);
+}
+
+/// A request that has waited for its rule is decided at that time, and not at the time at which it came.
+#[test]
+fn a_request_that_waited_for_its_rule_has_what_its_key_regained() {
+    let service = Upstream::scripted(|exchange| {
+        if exchange.seen.target.contains("key=slow") {
+            sleep(Duration::from_millis(800));
+        }
+        match exchange.seen.target.contains(":changes") {
+            true => exchange.answer(404, &[], b""),
+            false => exchange.answer(200, &[], br#"{"rules":[]}"#),
+        }
+    });
+    let gateway = Gateway::start(&format!(
+        "rules: {{url: 'http://{}/rules', wait: 1s, timeout: 10s}}\n\
+         limits: {{slow: {{key: api_key, rate: 5/d}}, fast: {{key: 'header:x-who', rate: 2/s, burst: 1}}}}\n\
+         routes: [{{name: api, respond: {{status: 200}}, limits: [slow, fast]}}]\n",
+        service.address
+    ));
+    let ask = |key| gateway.ask("GET", "/", &[("x-api-key", key), ("x-who", "a")]).status;
+    until("the bucket of two per second is spent", || (ask("known") == 200).then_some(()));
+    assert_eq!(ask("slow"), 200);
 }

@@ -149,7 +149,7 @@ fn a_missing_client_certificate_ends_in_an_alert() {
     let mut times = 0_u32;
     for version in VERSIONS {
         for turn in 0..5 {
-            let error = until("a client that is not stopped meanwhile", || {
+            let error = until("a handshake ends within two seconds", || {
                 times += 1;
                 end(&gateway, client(&authority, version, ""), version == &TLS12)
             });

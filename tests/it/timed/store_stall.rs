@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::harness::faults::{Admitted, Bucket, Random, setting};
+use crate::harness::fleet::route;
 use crate::harness::load::admitted;
 use crate::harness::{Fleet, Load, RedisServer, Stopwatch, sleep};
 
@@ -120,4 +121,21 @@ fn a_stall_shorter_than_the_timeout_costs_nothing() {
     assert_eq!((answer.status, fleet.fallbacks()), (200, 0.0));
     assert_eq!(fleet[0].remaining("hour", "k"), 99);
     assert_eq!(connections(), before + 1, "the harness's own");
+}
+
+/// Requests that have waited in vain for the store are decided at that time, and not at the time at which they came: what
+/// their key has regained meanwhile is theirs.
+#[test]
+fn requests_that_waited_in_vain_have_what_their_key_regained() {
+    let redis = RedisServer::start();
+    let text = route("l", "  l: {key: api_key, rate: 1/s, burst: 2}");
+    let fleet = Fleet::start(1, &(redis.store_within("2s") + &text));
+    let key = [("x-api-key", "k")];
+    assert_eq!(fleet[0].ask("GET", "/", &key).status, 200);
+    redis.freeze();
+    let mut clients = [fleet[0].client(), fleet[0].client()];
+    clients.iter_mut().for_each(|client| _ = client.request("GET", "/", &key));
+    // After five eighths of the timeout the store counts as silent.
+    assert_eq!(clients.map(|mut client| client.response().status), [200, 200]);
+    redis.thaw();
 }

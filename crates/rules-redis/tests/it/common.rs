@@ -115,8 +115,8 @@ pub(crate) fn open(settings: Settings, timeout: Duration) -> (Store, Events) {
     (Store(RedisRules::open(settings, now, timeout, tell)), Events(told))
 }
 
-/// A store whose calls are made again while Redis is away: that is how a machine that stands still for a second looks, and
-/// the calls were not executed.
+/// A store whose calls are made again while Redis is away. They were not executed, and a machine that stops for a second lets
+/// Redis look away.
 pub(crate) struct Store(pub(crate) RedisRules);
 
 macro_rules! reads {
@@ -209,7 +209,7 @@ impl Events {
     }
 }
 
-/// All but outages, for tests that cause none: a machine that stands still for a second looks like one.
+/// All but outages, for tests that cause none: a machine that stops for a second causes one.
 pub(crate) fn but_outages(told: Vec<Event>) -> Vec<Event> {
     told.into_iter().filter(|event| !is_outage(event)).collect()
 }
