@@ -79,10 +79,10 @@ fn from_text(text: &str) -> Option<Reported> {
 
 fn report_to_text(report: &Report) -> String {
     let Report { gateway, sums, in_flight, waiting, limit, base } = *report;
-    let Sums { busy, completed, failed, taken, squares } = sums;
+    let Sums { busy, completed, failed, refused, taken, squares } = sums;
     serde_json::to_string(&(
         gateway,
-        (busy, completed, failed, taken, squares),
+        (busy, completed, failed, refused, taken, squares),
         in_flight,
         waiting,
         limit,
@@ -92,10 +92,10 @@ fn report_to_text(report: &Report) -> String {
 }
 
 fn report_from_text(text: &str) -> Option<Report> {
-    type Told = (u64, (f64, u64, u64, f64, f64), u32, u32, f64, f64);
-    let (gateway, (busy, completed, failed, taken, squares), in_flight, waiting, limit, base) =
+    type Told = (u64, (f64, u64, u64, u64, f64, f64), u32, u32, f64, f64);
+    let (gateway, (busy, completed, failed, refused, taken, squares), in_flight, waiting, limit, base) =
         serde_json::from_str::<Told>(text).ok()?;
-    let sums = Sums { busy, completed, failed, taken, squares };
+    let sums = Sums { busy, completed, failed, refused, taken, squares };
     // A limit below one, or an enormous one, comes from no gateway.
     let is_sound = (1.0..=1e6).contains(&limit) && (0.0..1e6).contains(&base);
     is_sound.then_some(Report { gateway, sums, in_flight, waiting, limit, base })
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn measurements_are_understood() {
-        let sums = Sums { busy: 12.5, completed: 1_000, failed: 3, taken: 50.25, squares: 7.5 };
+        let sums = Sums { busy: 12.5, completed: 1_000, failed: 3, refused: 12, taken: 50.25, squares: 7.5 };
         let report = Report { gateway: u64::MAX, sums, in_flight: 7, waiting: 3, limit: 33.5, base: 0.05 };
         assert_eq!(report_from_text(&report_to_text(&report)), Some(report));
         assert_eq!(report_from_text(&report_to_text(&Report { limit: 0.0, ..report })), None);

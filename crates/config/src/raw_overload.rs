@@ -67,7 +67,7 @@ mapping! {
         /// The most, of all priorities together; 0 for none. Default: 500.
         #[schemars(extend("maximum" = 100_000))]
         size: RawCount,
-        /// The longest that a critical request waits; others a fifth of it, sheddable ones a 25th. Default: 1s.
+        /// The longest that a critical request waits; default ones wait half of it, sheddable ones a fifth; under overload a fifth and a 25th. Default: 1s.
         #[schemars(with = "Option<hints::Duration>")]
         deadline: RawText,
     }

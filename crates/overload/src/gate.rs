@@ -7,6 +7,7 @@ use sluicegate_limiter::{Span, Time};
 use crate::class::{CLASSES, Class, Priority, SHARES, Share};
 use crate::limit::{Bounds, Limit, Sums};
 use crate::pool::Report;
+use crate::recent::Recent;
 
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,8 +56,7 @@ pub struct Gate<W> {
     delays: [Delays; CLASSES],
     /// When those that have left were removed last.
     forgot: Time,
-    /// Refused requests of this second and of the last.
-    refused: (u64, u64, u64),
+    recent: Recent,
 }
 
 /// What a gateway tells others before the same upstream.
@@ -82,8 +82,10 @@ struct Delays {
 
 /// For how long the reserve is kept after a critical request came.
 const RESERVED: Span = Span::SECOND;
-/// Parts of the deadline that the other priorities wait at most.
-const DIVISORS: [u64; 3] = [1, 5, 25];
+/// What the deadline is divided by for each priority.
+const DIVISORS: [u64; 3] = [1, 2, 5];
+/// The same under overload, where most of those that wait for long wait in vain.
+const OVERLOADED_DIVISORS: [u64; 3] = [1, 5, 25];
 /// The wait that may stand in a queue, and the interval over which it is looked at.
 const STANDING: Span = Span::from_millis(5);
 const INTERVAL: Span = Span::from_millis(100);
@@ -95,13 +97,6 @@ const A_FEW: u32 = 2;
 const KEPT: f64 = 0.9;
 /// How often those that have left are looked for, if the queue is full.
 const FORGET_EVERY: Span = Span::from_millis(10);
-
-impl Settings {
-    /// The longest that a request waits.
-    pub fn deadline(&self, priority: Priority) -> Span {
-        Span::from_nanos(self.deadline.as_nanos() / DIVISORS[priority as usize])
-    }
-}
 
 impl<W> Gate<W> {
     /// Nothing is in flight.
@@ -116,7 +111,7 @@ impl<W> Gate<W> {
             reserved_until: Time::EPOCH,
             delays: Default::default(),
             forgot: Time::EPOCH,
-            refused: (0, 0, 0),
+            recent: Recent::default(),
         }
     }
 
@@ -137,7 +132,8 @@ impl<W> Gate<W> {
 
     /// The longest that a request of this priority waits.
     pub fn deadline(&self, priority: Priority) -> Span {
-        self.settings.deadline(priority)
+        let divisors = if self.recent.is_overloaded() { OVERLOADED_DIVISORS } else { DIVISORS };
+        Span::from_nanos(self.settings.deadline.as_nanos() / divisors[priority as usize])
     }
 
     /// The requests in flight.
@@ -180,6 +176,7 @@ impl<W> Gate<W> {
         who: impl FnOnce() -> W,
         is_gone: impl Fn(&W) -> bool,
     ) -> Entry {
+        self.recent.comes(now);
         if class.priority == Priority::Critical {
             self.reserved_until = now.plus(RESERVED);
         }
@@ -226,7 +223,7 @@ impl<W> Gate<W> {
         }
         self.forgot = now;
         for class in Class::all() {
-            let deadline = self.settings.deadline(class.priority);
+            let deadline = self.deadline(class.priority);
             self.waiting[class.index()]
                 .retain(|waiter| now.since(waiter.since) < deadline && !is_gone(&waiter.who));
         }
@@ -289,11 +286,13 @@ impl<W> Gate<W> {
     /// have waited for long are likely to be gone soon.
     fn next(&mut self, now: Time, class: Class) -> Option<Waiter<W>> {
         let priority = class.priority;
-        let deadline = self.settings.deadline(priority);
-        // A standing queue is that of consumers with more than the others, as long as any of them wait.
+        let deadline = self.deadline(priority);
+        // Below the capacity a queue comes from chance and goes by itself. Under overload a standing queue is that of consumers with
+        // more than the others, as long as any of them wait.
         let (from, to) = (class.index() + 1, (priority as usize + 1) * SHARES);
-        let spared =
-            priority == Priority::Critical || self.waiting[from..to].iter().any(|queue| !queue.is_empty());
+        let spared = priority == Priority::Critical
+            || !self.recent.is_overloaded()
+            || self.waiting[from..to].iter().any(|queue| !queue.is_empty());
         loop {
             let queue = &mut self.waiting[class.index()];
             let waiter = if priority == Priority::Sheddable { queue.pop_back() } else { queue.pop_front() }?;
@@ -308,12 +307,11 @@ impl<W> Gate<W> {
 
     /// A request was refused: counts it. [`enter`](Self::enter) counts those that it refuses.
     pub fn refuses(&mut self, now: Time) {
-        let second = now.as_nanos() / 1_000_000_000;
-        self.refused = match self.refused {
-            (at, this, last) if at == second => (at, this + 1, last),
-            (at, this, _) if at + 1 == second => (second, 1, this),
-            _ => (second, 1, 0),
-        };
+        self.recent.refuses(now);
+        self.tally.sums.refused += 1;
+        if self.share.is_none() {
+            self.limit.refuses();
+        }
     }
 
     /// The number in flight changes.
@@ -322,7 +320,8 @@ impl<W> Gate<W> {
         self.tally.sums.lasted(seconds, self.in_flight);
         self.tally.changed = now;
         if self.share.is_none() {
-            self.limit.changes(now, self.in_flight);
+            let waiting = self.waiting.iter().any(|queue| !queue.is_empty());
+            self.limit.changes(now, self.in_flight, waiting);
         }
     }
 
@@ -391,9 +390,8 @@ impl<W> Gate<W> {
     /// The seconds within which those that are refused now should come back: so many that the upstream can serve them
     /// besides the others; 1 to 30.
     pub fn retry_within(&self) -> u64 {
-        let (_, this, last) = self.refused;
         let throughput = self.answered();
-        ((this.max(last) as f64 / throughput.max(1.0)).ceil() as u64).clamp(1, 30)
+        ((self.recent.refused_in_a_second() as f64 / throughput.max(1.0)).ceil() as u64).clamp(1, 30)
     }
 }
 

@@ -11,6 +11,7 @@ mod gate;
 mod limit;
 mod pool;
 mod pressure;
+mod recent;
 mod throughput;
 
 pub use class::{Class, Priority, Share};

@@ -51,6 +51,13 @@ const ASTRAY: f64 = 2.0;
 const SLOWER: f64 = 1.2;
 /// The part of failed requests above which the limit falls.
 const FAILING: f64 = 0.05;
+/// An upstream was kept busy in a window if the limit was reached, or requests waited, for this part of it.
+const FULL: f64 = 0.9;
+/// The part of the requests of a window that must be refused for a probe. A probe takes a part of the upstream away for a while; below
+/// its capacity that would be why requests are refused.
+const SHED: f64 = 0.1;
+/// The part of a new window in the base while nothing waits.
+const WEIGHT: f64 = 0.1;
 
 /// The limit.
 #[derive(Clone, Debug)]
@@ -59,6 +66,8 @@ pub struct Limit {
     limit: f64,
     /// The seconds that a request takes when nothing waits in the upstream; 0 while unknown.
     base: f64,
+    /// The base that the last probe found; until the first one, the lowest that was measured.
+    probed_base: f64,
     /// Whether a probe has found the base.
     is_probed: bool,
     phase: Phase,
@@ -108,6 +117,8 @@ pub struct Sums {
     pub completed: u64,
     /// Those of them that were not answered well.
     pub failed: u64,
+    /// The requests that were refused, or have waited for too long.
+    pub refused: u64,
     /// The seconds that they took.
     pub taken: f64,
     /// The squares of these.
@@ -119,8 +130,8 @@ struct Window {
     begun: f64,
     changed: f64,
     sums: Sums,
-    /// Whether the limit was reached.
-    full: bool,
+    /// The seconds for which the limit was reached, or requests waited.
+    full: f64,
 }
 
 fn seconds(time: Time) -> f64 {
@@ -148,6 +159,7 @@ impl Sums {
             busy: (self.busy - before.busy).max(0.0),
             completed: self.completed.saturating_sub(before.completed),
             failed: self.failed.saturating_sub(before.failed),
+            refused: self.refused.saturating_sub(before.refused),
             taken: (self.taken - before.taken).max(0.0),
             squares: (self.squares - before.squares).max(0.0),
         }
@@ -157,6 +169,7 @@ impl Sums {
         self.busy += more.busy;
         self.completed += more.completed;
         self.failed += more.failed;
+        self.refused += more.refused;
         self.taken += more.taken;
         self.squares += more.squares;
     }
@@ -181,6 +194,7 @@ impl Limit {
             limit: INITIAL.clamp(bounds.min.into(), bounds.max.into()),
             bounds,
             base: 0.0,
+            probed_base: 0.0,
             is_probed: false,
             phase: Phase::Growing,
             window: Window { begun: now, changed: now, ..Window::default() },
@@ -209,18 +223,26 @@ impl Limit {
         (self.throughput, self.taken)
     }
 
-    /// The number in flight changes at `now`; until then it was this.
-    pub fn changes(&mut self, now: Time, in_flight: u32) {
+    /// The number in flight changes at `now`; until then it was this, and `waiting` says whether others waited.
+    pub fn changes(&mut self, now: Time, in_flight: u32, waiting: bool) {
         let now = seconds(now);
-        self.window.sums.lasted(now - self.window.changed, in_flight);
+        let lasted = now - self.window.changed;
+        self.window.sums.lasted(lasted, in_flight);
+        if waiting || in_flight + 1 >= self.get() {
+            self.window.full += lasted.max(0.0);
+        }
         self.window.changed = now;
-        self.window.full |= in_flight + 1 >= self.get();
     }
 
     /// A request has ended after so long, `ok` or not. [`changes`](Self::changes) was called before.
     pub fn completed(&mut self, now: Time, took: Span, ok: bool) {
         self.window.sums.ended(took, ok);
         self.check(seconds(now));
+    }
+
+    /// A request is refused.
+    pub fn refuses(&mut self) {
+        self.window.sums.refused += 1;
     }
 
     /// Requests that other gateways have measured, too.
@@ -231,7 +253,9 @@ impl Limit {
     /// All that was added until now is known; `full` says whether the limit was reached.
     pub(crate) fn look(&mut self, now: Time, full: bool) {
         let now = seconds(now);
-        self.window.full |= full;
+        if full {
+            self.window.full += now - self.window.changed;
+        }
         self.window.changed = now;
         if self.window.sums.completed > 0 {
             self.check(now);
@@ -243,7 +267,8 @@ impl Limit {
         let now = seconds(now);
         self.limit = limit;
         if base > 0.0 {
-            (self.base, self.is_probed, self.phase) = (base, true, Phase::Steady);
+            (self.base, self.probed_base) = (base, base);
+            (self.is_probed, self.phase) = (true, Phase::Steady);
         }
         (self.probed, self.astray) = (now, 0);
         self.window = Window { begun: now, changed: now, ..Window::default() };
@@ -288,18 +313,22 @@ impl Limit {
         let last = std::mem::replace(&mut self.throughput, throughput);
         self.taken = taken;
         if self.base == 0.0 {
-            self.base = taken;
+            (self.base, self.probed_base) = (taken, taken);
         }
+        let full = window.full >= FULL * elapsed;
         if window.sums.failed as f64 > window.sums.completed as f64 * FAILING {
             self.set(self.limit * 0.8);
             return;
         }
         match self.phase {
-            Phase::Steady if window.full => self.busy.add(window.sums.completed, elapsed),
+            Phase::Steady if full => self.busy.add(window.sums.completed, elapsed),
             _ => self.busy.interrupt(),
         }
         match self.phase {
-            Phase::Growing if !window.full => self.base = self.base.min(taken),
+            Phase::Growing if window.full == 0.0 => {
+                self.base = self.base.min(taken);
+                self.probed_base = self.base;
+            }
             Phase::Growing => {
                 if throughput > last * RISES && taken < self.base * ASTRAY {
                     self.set(self.limit * 2.0);
@@ -307,7 +336,7 @@ impl Limit {
                     self.probe(throughput);
                 }
             }
-            Phase::Steady => self.steady(now, window, taken),
+            Phase::Steady => self.steady(now, window, taken, full),
             Phase::Probing { before, throughput: full, step } => {
                 let falls = throughput < full * FALLS;
                 let next = match step {
@@ -335,16 +364,19 @@ impl Limit {
         }
     }
 
-    fn steady(&mut self, now: f64, window: &Window, taken: f64) {
+    fn steady(&mut self, now: f64, window: &Window, taken: f64, full: bool) {
         let mean = window.sums.busy / (window.changed - window.begun).max(1e-9);
-        if !window.full && mean < self.limit / 2.0 {
-            // Nothing waits here, so probably nothing waits there. Slow times are no measure.
-            self.base = self.base.min(taken);
+        if !full && mean < self.limit / 2.0 {
+            // Nothing waits here, so probably nothing waits in the upstream. The base follows slowly, because the requests of one window
+            // may be short by chance, and not above what a probe has found, because a slow upstream may have a queue.
+            self.base += (taken.min(self.probed_base) - self.base) * WEIGHT;
             self.astray = 0;
             return;
         }
         self.astray = if taken > self.base * ASTRAY { self.astray + 1 } else { 0 };
-        if window.full && (now - self.probed >= PROBE_EVERY || self.astray >= WINDOWS_ASTRAY) {
+        let refused = window.sums.refused as f64;
+        let overloaded = refused >= SHED * (refused + window.sums.completed as f64);
+        if full && overloaded && (now - self.probed >= PROBE_EVERY || self.astray >= WINDOWS_ASTRAY) {
             self.probe(self.busy.get());
             return;
         }
@@ -361,6 +393,7 @@ impl Limit {
         let is_similar = (1.0 / SIMILAR..SIMILAR).contains(&(taken / self.base));
         let is_first = !std::mem::replace(&mut self.is_probed, true);
         self.base = if is_first || !is_similar { taken } else { (self.base * taken).sqrt() };
+        self.probed_base = self.base;
         // The first probe knew little of the throughput: the next one comes soon.
         self.probed = if is_first { now - PROBE_EVERY + SECOND_PROBE } else { now };
         (self.phase, self.astray) = (Phase::Steady, 0);

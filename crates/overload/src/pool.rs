@@ -40,6 +40,9 @@ pub struct Pool {
 
 /// The part of what a gateway wanted before that counts at each exchange.
 const KEPT: f64 = 0.5;
+/// The limit counts as reached with this part of it in flight: parts of gateways are whole numbers, and one may wait while
+/// another has room.
+const FULL: f64 = 0.9;
 
 impl Pool {
     /// A gateway that knows of no other yet and begins with this limit of its own.
@@ -65,10 +68,9 @@ impl Pool {
         self.counted.retain(|gateway, _| all().any(|report| report.gateway == *gateway));
         self.wanted.retain(|gateway, _| all().any(|report| report.gateway == *gateway));
         let leader = all().min_by_key(|report| report.gateway).unwrap_or(own);
-        let (mut in_flight, mut waiting) = (0, 0);
+        let mut in_flight = 0;
         for report in all() {
             in_flight += report.in_flight;
-            waiting += report.waiting;
             let wants = f64::from(report.in_flight + report.waiting);
             let wanted = self.wanted.entry(report.gateway).or_insert(wants);
             *wanted = *wanted * KEPT + wants * (1.0 - KEPT);
@@ -80,7 +82,7 @@ impl Pool {
             }
         }
         if leader.gateway == own.gateway {
-            self.limit.look(now, waiting > 0 || f64::from(in_flight) >= self.limit.told().0 * 0.9);
+            self.limit.look(now, f64::from(in_flight) >= self.limit.told().0 * FULL);
         } else {
             self.limit.follow(leader.limit, leader.base, now);
         }
@@ -93,7 +95,7 @@ impl Pool {
             left if left > 0.0 => wants(&own.gateway) + left / self.wanted.len() as f64,
             _ => limit * wants(&own.gateway) / sum,
         };
-        (part as u32).max(1)
+        (part.round() as u32).max(1)
     }
 }
 
@@ -119,7 +121,7 @@ mod tests {
         assert_eq!(second.told(), (40.0, 0.05));
         // The first is gone: the second goes on from there.
         let now = NOW.plus(Span::from_millis(200));
-        assert_eq!(second.exchanged(now, &own, &[report(3, 0, 0)]), 27);
+        assert_eq!(second.exchanged(now, &own, &[report(3, 0, 0)]), 28);
         assert_eq!(second.told(), (40.0, 0.05));
         // When more is wanted than there is, parts are in proportion.
         let own = report(2, 20, 39);
