@@ -88,8 +88,10 @@ pub enum Told {
     Admitted(Arc<Admission>),
     /// It is not.
     Refused(Arc<Refusal>),
-    /// Nothing: the service is away.
-    Away,
+    /// Nothing that can be used: the service is away, or its answer for this request says nothing.
+    Unknown,
+    /// The service was not asked in time, because too many other calls were in flight.
+    Busy,
 }
 
 /// A request that the service must be asked about.
@@ -119,7 +121,7 @@ impl Check {
             service: Service::new(&config.service),
             admitted: Remembered::new(config.service.max_cached),
             refused: Remembered::new(config.service.max_cached),
-            flights: Flights::default(),
+            flights: Flights::new(config.service.max_in_flight),
             calls: AtomicU64::new(0),
             config: config.clone(),
         })
@@ -162,7 +164,7 @@ impl Check {
             Some(told) => told.clone(),
             None => match self.known(digest.as_ref(), now) {
                 Some(known) => known,
-                None if self.service.is_paused(now) => Told::Away,
+                None if self.service.is_paused(now) => Told::Unknown,
                 None => {
                     let check = Arc::clone(self);
                     return Err(Stop::Ask(super::Question::Check(Question { check, digest })));
@@ -170,17 +172,17 @@ impl Check {
             },
         };
         let told = match (told, &digest) {
-            (Told::Away, Some(digest)) => {
+            (told @ (Told::Unknown | Told::Busy), Some(digest)) => {
                 let old = self.admitted.get(digest).filter(|known| now < known.stale);
-                old.map_or(Told::Away, |known| known.told)
+                old.map_or(told, |known| known.told)
             }
             (told, _) => told,
         };
         match told {
             Told::Admitted(admission) => Ok(Some(admission)),
             Told::Refused(refusal) => Err(Stop::Unproven(Unproven::Refused(refusal))),
-            Told::Away if self.service.config().on_failure == OnFailure::Anonymous => Ok(None),
-            Told::Away => Err(Stop::Unproven(Unproven::Away)),
+            Told::Unknown if self.service.config().on_failure == OnFailure::Anonymous => Ok(None),
+            Told::Unknown | Told::Busy => Err(Stop::Unproven(Unproven::Away)),
         }
     }
 
@@ -220,7 +222,7 @@ impl Check {
                 self.admitted.remove(&digest);
                 self.refused.insert(digest, Known { told: told.clone(), fresh, stale: fresh });
             }
-            Told::Away => {}
+            Told::Unknown | Told::Busy => {}
         }
     }
 
@@ -308,16 +310,17 @@ impl Question {
         let asking = Arc::clone(&check);
         let call = async move {
             let told = asking.service.ask(&call, clock, |reply| asking.read(reply)).await;
-            let Some((told, ttl)) = told else { return Told::Away };
+            let Some((told, ttl)) = told else { return Told::Unknown };
             if let Some(digest) = digest {
                 asking.remember(digest, &told, ttl, clock.now());
             }
             told
         };
-        let told = check.flights.join(key, known, call).await;
+        let patience = check.service.config().timeout;
+        let told = check.flights.join(key, patience, known, call).await;
         told.unwrap_or_else(|| {
             check.service.skip();
-            Told::Away
+            Told::Busy
         })
     }
 }

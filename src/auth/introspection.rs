@@ -51,8 +51,10 @@ pub enum Told {
     Active(Arc<Verified>),
     /// It is not, or what it says does not hold.
     Inactive(TokenError),
-    /// Nothing: the issuer is away.
-    Away,
+    /// Nothing that can be used: the issuer is away, or its answer for this token says nothing.
+    Unknown,
+    /// The issuer was not asked in time, because too many other calls were in flight.
+    Busy,
 }
 
 /// A token that the issuer must be asked about.
@@ -73,7 +75,7 @@ impl Introspection {
             authorization: authorization(&config.client_id, &config.client_secret),
             active: Remembered::new(config.service.max_cached),
             inactive: Remembered::new(config.service.max_cached),
-            flights: Flights::default(),
+            flights: Flights::new(config.service.max_in_flight),
             config: config.clone(),
             wanted,
         })
@@ -121,21 +123,22 @@ impl Introspection {
             Some(told) => told.clone(),
             None => match self.known(&digest, now) {
                 Some(known) => known,
-                None if self.service.is_paused(now) => Told::Away,
+                None if self.service.is_paused(now) => Told::Unknown,
                 None => {
                     let (introspection, token) = (Arc::clone(self), Secret::new(token));
                     return Err(Stop::Ask(super::Question::Token(Question { introspection, token, digest })));
                 }
             },
         };
+        let may_pass = !matches!(told, Told::Busy); // clients must not pass because others make many calls
         match told {
             Told::Active(verified) if verified.expired(now) => Err(TokenError::Expired.into()),
             Told::Active(verified) => Ok(Some(verified)),
             Told::Inactive(error) => Err(error.into()),
-            Told::Away => match self.active.get(&digest).filter(|known| now < known.stale) {
+            Told::Unknown | Told::Busy => match self.active.get(&digest).filter(|known| now < known.stale) {
                 Some(known) if known.verified.expired(now) => Err(TokenError::Expired.into()),
                 Some(known) => Ok(Some(known.verified)),
-                None if self.service.config().on_failure == OnFailure::Anonymous => lacking(),
+                None if may_pass && self.service.config().on_failure == OnFailure::Anonymous => lacking(),
                 None => Err(Stop::Unproven(Unproven::Away)),
             },
         }
@@ -165,7 +168,7 @@ impl Introspection {
                 self.active.remove(&digest);
                 self.inactive.insert(digest, (*error, now.plus(Span::from(negative_ttl))));
             }
-            Told::Away => {}
+            Told::Unknown | Told::Busy => {}
         }
     }
 
@@ -208,14 +211,15 @@ impl Question {
         let call = async move {
             let call = asking.call(token.reveal());
             let told = asking.service.ask(&call, clock, |reply| asking.read(reply, clock.now())).await;
-            let told = told.unwrap_or(Told::Away);
+            let told = told.unwrap_or(Told::Unknown);
             asking.remember(digest, &told, clock.now());
             told
         };
-        let told = introspection.flights.join(digest, known, call).await;
+        let patience = introspection.service.config().timeout;
+        let told = introspection.flights.join(digest, patience, known, call).await;
         told.unwrap_or_else(|| {
             introspection.service.skip();
-            Told::Away
+            Told::Busy
         })
     }
 }

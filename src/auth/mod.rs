@@ -156,7 +156,7 @@ impl Answers {
     /// What is assumed where nobody can be asked, as in a replay: tokens are unknown, and the check admits everything.
     pub fn offline() -> Self {
         let admitted = check::Told::Admitted(Arc::default());
-        Self { token: Some(introspection::Told::Away), check: Some(admitted) }
+        Self { token: Some(introspection::Told::Unknown), check: Some(admitted) }
     }
 
     /// Asks about a token, if there is a clock to do so, and otherwise assumes what [`offline`](Self::offline) does. The

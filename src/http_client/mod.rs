@@ -45,6 +45,31 @@ pub struct Reply {
     pub body: Option<Bytes>,
 }
 
+/// Why there is no answer to a call.
+#[derive(Debug)]
+pub enum NoReply {
+    /// There is no connection, it broke, or nothing came in time: other calls fare no better.
+    Away(String),
+    /// What came is not an HTTP answer.
+    Unreadable(String),
+}
+
+impl NoReply {
+    /// The reason.
+    pub fn why(self) -> String {
+        match self {
+            Self::Away(why) | Self::Unreadable(why) => why,
+        }
+    }
+}
+
+impl From<hyper::Error> for NoReply {
+    fn from(error: hyper::Error) -> Self {
+        let why = format!("its answer is broken: {error}");
+        if error.is_parse() { Self::Unreadable(why) } else { Self::Away(why) }
+    }
+}
+
 /// The connections to a service. All workers share them.
 pub struct Client {
     way: Way,
@@ -87,14 +112,16 @@ impl Client {
     }
 
     /// The answer, or why there is none in time.
-    pub async fn ask(&self, call: &Call, clock: Clock) -> Result<Reply, String> {
+    pub async fn ask(&self, call: &Call, clock: Clock) -> Result<Reply, NoReply> {
         match tokio::time::timeout(self.bounds.timeout, self.exchange(call, clock)).await {
             Ok(answer) => answer,
-            Err(_) => Err(format!("it did not answer within {} ms", self.bounds.timeout.as_millis())),
+            Err(_) => {
+                Err(NoReply::Away(format!("it did not answer within {} ms", self.bounds.timeout.as_millis())))
+            }
         }
     }
 
-    async fn exchange(&self, call: &Call, clock: Clock) -> Result<Reply, String> {
+    async fn exchange(&self, call: &Call, clock: Clock) -> Result<Reply, NoReply> {
         while let Some(mut kept) = self.take(clock.uptime()) {
             // The server may have closed it: then nothing is lost, and another one is tried.
             if kept.sender.ready().await.is_ok()
@@ -103,12 +130,11 @@ impl Client {
                 return Ok(self.finish(answer, kept.sender, kept.task, clock).await);
             }
         }
-        let stream = self.way.connect().await?;
-        let broken = |error: hyper::Error| format!("its answer is broken: {error}");
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        let stream = self.way.connect().await.map_err(NoReply::Away)?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let connection = spawn_local(async move { _ = connection.await }); // its errors reach the sender
         let task = AbortOnDrop(connection.abort_handle());
-        let answer = sender.send_request(self.request(call)).await.map_err(broken)?;
+        let answer = sender.send_request(self.request(call)).await?;
         Ok(self.finish(answer, sender, task, clock).await)
     }
 

@@ -20,7 +20,7 @@ use super::store::NoAnswer;
 use super::{KeyQuestion, Rules, Unreadable};
 use crate::boxed_future::spawn_local;
 use crate::clock::Clock;
-use crate::http_client::{Bounds, Call, Client, Reply};
+use crate::http_client::{Bounds, Call, Client, NoReply, Reply};
 
 /// The number of keys that it is asked for at a time.
 const IN_FLIGHT: usize = 64;
@@ -184,15 +184,20 @@ impl Service {
         Self { keys: client(config.timeout), changes: client(CHANGES_TIMEOUT), headers, clock, config }
     }
 
-    async fn ask(&self, client: &Client, target: String) -> Result<Reply, Unreadable> {
-        let target: Uri = target.parse().map_err(|_| "the path of its URL is none".to_owned())?;
+    async fn ask(&self, client: &Client, target: String) -> Result<Reply, NoAnswer> {
+        let target: Uri =
+            target.parse().map_err(|_| NoAnswer::Unusable("the path of its URL is none".to_owned()))?;
         let call = Call {
             method: Method::GET,
             target: Some(target),
             headers: self.headers.clone(),
             body: Bytes::new(),
         };
-        client.ask(&call, self.clock).await.map_err(|why| format!("{}: {why}", self.config.url.text))
+        let at = |why: String| format!("{}: {why}", self.config.url.text);
+        client.ask(&call, self.clock).await.map_err(|error| match error {
+            NoReply::Away(why) => NoAnswer::Away(at(why)),
+            NoReply::Unreadable(why) => NoAnswer::Unusable(at(why)),
+        })
     }
 
     /// The rules of a limit for one of these keys or for a pattern.
@@ -200,7 +205,7 @@ impl Service {
         let Some(key) = keys.first() else { return Ok(Vec::new()) };
         let (limit_text, key_text) = (percent_encode(limit), percent_encode(key));
         let target = format!("{}?limit={limit_text}&key={key_text}&patterns=1", self.config.url.path);
-        let reply = self.ask(&self.keys, target).await.map_err(NoAnswer::Away)?;
+        let reply = self.ask(&self.keys, target).await?;
         let at = |why: String| format!("{}: {why}", self.config.url.text);
         match reply.status {
             StatusCode::OK => {}
@@ -210,7 +215,7 @@ impl Service {
             }
             status => return Err(NoAnswer::Away(at(format!("it answers {}", status.as_u16())))),
         }
-        let broken = || NoAnswer::Away(at("its answer breaks off, or is larger than 4 MiB".to_owned()));
+        let broken = || NoAnswer::Unusable(at("its answer breaks off, or is larger than 4 MiB".to_owned()));
         rules_in(&reply.body.ok_or_else(broken)?, limit, keys).map_err(|why| NoAnswer::Unusable(at(why)))
     }
 
@@ -219,7 +224,8 @@ impl Service {
         let wait = WAIT.as_secs();
         let since = since.map_or_else(String::new, |version| format!("since={version}&"));
         let reply =
-            self.ask(&self.changes, format!("{}:changes?{since}wait={wait}", self.config.url.path)).await?;
+            self.ask(&self.changes, format!("{}:changes?{since}wait={wait}", self.config.url.path)).await;
+        let reply = reply.map_err(NoAnswer::why)?;
         let version = reply.headers.get(VERSION).and_then(|value| value.to_str().ok()?.parse().ok());
         match reply.status {
             StatusCode::OK | StatusCode::NO_CONTENT => {

@@ -28,6 +28,15 @@ pub(super) enum NoAnswer {
     Unusable(String),
 }
 
+impl NoAnswer {
+    /// The reason.
+    pub(super) fn why(self) -> String {
+        match self {
+            Self::Away(why) | Self::Unusable(why) => why,
+        }
+    }
+}
+
 impl Rules {
     /// Asks a file for the rule of a key, remembers it and tells those that wait.
     pub(super) fn ask_file(&self, file: &RuleFile, flight: u64, question: &KeyQuestion) {

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use super::encode;
 use crate::boxed_future::spawn_local;
 use crate::clock::Clock;
-use crate::http_client::{Bounds, Call, Client};
+use crate::http_client::{Bounds, Call, Client, NoReply};
 use crate::metrics::{OtlpMetrics, Signal};
 use sluicegate_config::OtlpConfig;
 
@@ -221,7 +221,7 @@ impl Sender {
     }
 
     async fn attempt(&self, signal: Signal, call: &Call) -> Result<(), Failure> {
-        let reply = self.client.ask(call, self.clock).await;
+        let reply = self.client.ask(call, self.clock).await.map_err(NoReply::why);
         let reply = reply.map_err(|why| Failure { why, again: Some(None) })?;
         if reply.status.is_success() {
             self.rejected(signal, reply.body.as_deref());

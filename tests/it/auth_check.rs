@@ -342,24 +342,6 @@ fn the_service_makes_no_key_known() {
     assert_eq!((head.one("x-consumer-name"), head.one("x-consumer-plan")), (Some("beta"), Some("p")));
 }
 
-/// More than 64 calls at once are as if the service were away.
-#[test]
-fn calls_are_bounded() {
-    let (upstream, checker) = (Upstream::answering("ok"), Checker::new(200, &[]));
-    let gate = Gate::default();
-    checker.now(Answer::Waits(gate.clone()));
-    let gateway = start(&upstream, &checker, "");
-    let statuses = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| in_parallel(64, |_| gateway.get("/").status));
-        checker.server.wait_for(64);
-        let over = gateway.get("/").status;
-        gate.open();
-        assert_eq!(over, 503);
-        asking.join().unwrap()
-    });
-    assert_eq!(statuses, [200; 64]);
-}
-
 #[test]
 fn limits_by_address_come_first() {
     let (upstream, checker) = (Upstream::answering("ok"), Checker::new(401, &[]));

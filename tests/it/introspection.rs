@@ -431,17 +431,17 @@ fn questions_are_counted() {
     let (upstream, issuer) = (Upstream::answering("ok"), Issuer::new(&[ada()]));
     let gateway = start(&upstream, &issuer, "");
     let counted = || {
-        ["answered", "away", "skipped"].map(|outcome| {
+        ["answered", "unusable", "away", "skipped"].map(|outcome| {
             let labels = [("service", "introspection"), ("outcome", outcome)];
             gateway.metric("sluicegate_auth_calls_total", &labels)
         })
     };
-    assert_eq!(counted(), [0.0; 3]);
+    assert_eq!(counted(), [0.0; 4]);
     assert_eq!(["good", "good", "bad", "bad"].map(|token| ask(&gateway, token)), [200, 200, 401, 401]);
-    assert_eq!(counted(), [2.0, 0.0, 0.0]);
+    assert_eq!(counted(), [2.0, 0.0, 0.0, 0.0]);
     issuer.now(Way::Says(500, ""));
     (0..5).for_each(|token| assert_eq!(ask(&gateway, &format!("t{token}")), 503));
-    assert_eq!(counted(), [2.0, 5.0, 0.0]);
+    assert_eq!(counted(), [2.0, 5.0, 0.0, 0.0]);
     let refused = [("route", "api"), ("reason", "auth_unavailable")];
     assert_eq!(gateway.metric("sluicegate_refusals_total", &refused), 5.0);
 }

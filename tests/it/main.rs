@@ -9,6 +9,7 @@ mod access_log;
 mod addresses;
 mod admin;
 mod auth_check;
+mod auth_services;
 mod bans;
 mod calendars;
 mod cli;

@@ -26,6 +26,8 @@ pub struct ServiceConfig {
     pub stale: Duration,
     /// What happens to a request while the service is away and nothing usable is remembered.
     pub on_failure: OnFailure,
+    /// The most calls at the same time, of the whole process.
+    pub max_in_flight: usize,
     /// The most answers that are remembered; of good and of bad ones, each.
     pub max_cached: usize,
 }

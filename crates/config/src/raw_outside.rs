@@ -47,6 +47,10 @@ mapping! {
         /// How long an answer may take. Default: 250ms.
         #[schemars(with = "Option<hints::Duration>")]
         timeout: RawText,
+        /// The maximum number of questions at the same time, of the whole process. A request waits for its turn at most
+        /// for `timeout`; then it is answered 503. Default: 64.
+        #[schemars(extend("minimum" = 1, "maximum" = 10_000))]
+        max_in_flight: RawCount,
         /// What happens to a request with an unknown token while the service is away: stale (default) and refuse
         /// answer 503, anonymous continues without the token.
         #[schemars(extend("enum" = ["refuse", "anonymous", "stale"]))]
@@ -80,6 +84,10 @@ mapping! {
         /// How long an answer may take. Default: 250ms.
         #[schemars(with = "Option<hints::Duration>")]
         timeout: RawText,
+        /// The maximum number of questions at the same time, of the whole process. A request waits for its turn at most
+        /// for `timeout`; then it is answered 503. Default: 64.
+        #[schemars(extend("minimum" = 1, "maximum" = 10_000))]
+        max_in_flight: RawCount,
         /// What happens to a request while the service is away: refuse (default) answers 503, anonymous continues
         /// unchecked, stale is refuse with remembered answers that are used for longer.
         #[schemars(extend("enum" = ["refuse", "anonymous", "stale"]))]

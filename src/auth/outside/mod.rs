@@ -1,18 +1,19 @@
 //! Services outside of the gateway that say who asks: what they have in common.
 //!
-//! No request waits for one longer than its `timeout`. After some failures in a row nobody is asked for a moment, so that
-//! a service that is away delays few requests.
+//! A request waits for its turn and then for the answer, for at most `timeout` each. A service is away if it cannot be
+//! reached or does not answer in time; after some such failures in a row nobody is asked for a moment, so that it delays few
+//! requests. An answer that cannot be used concerns one request: clients who provoke such answers harm no others.
 
 mod flights;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluicegate_limiter::{Span, Time};
 
 pub(super) use self::flights::Flights;
 use crate::clock::Clock;
-use crate::http_client::{Bounds, Client};
+use crate::http_client::{Bounds, Client, NoReply};
 pub(super) use crate::http_client::{Call, Reply};
 use crate::named_enum::named_enum;
 use sluicegate_config::ServiceConfig;
@@ -23,29 +24,43 @@ const PATIENCE: u32 = 5;
 const MAX_ANSWER: usize = 64 << 10;
 /// How long that moment is.
 const PAUSE: Span = Span::SECOND;
+/// The shortest time between two lines in the log about answers that cannot be used.
+const COMPLAINTS: Span = Span::from_secs(10);
 
 named_enum! {
     /// What became of a question to a service outside.
     Asking {
         /// The service answered.
         Answered = "answered",
-        /// It gave no usable answer in time.
+        /// Its answer cannot be used.
+        Unusable = "unusable",
+        /// It could not be reached, or gave no answer in time.
         Away = "away",
-        /// It was not asked, because it failed several times in a row or because too many calls were in flight.
+        /// It was not asked, because it was away several times in a row or because too many calls were in flight.
         Skipped = "skipped",
     }
+}
+
+/// What is wrong with a service.
+#[derive(Default)]
+struct Trouble {
+    /// Why it is away.
+    away: Option<String>,
+    /// Why its last answer cannot be used.
+    unusable: Option<String>,
+    /// When an answer that cannot be used was last logged.
+    logged: Option<Time>,
 }
 
 /// A service that is asked about requests.
 pub(super) struct Service {
     config: ServiceConfig,
     client: Client,
-    /// Failures in a row.
+    /// How often it was away in a row.
     failures: AtomicU32,
     /// From when on it is asked again, in nanoseconds.
     resumes: AtomicU64,
-    /// Why it is away.
-    trouble: Mutex<Option<String>>,
+    trouble: Mutex<Trouble>,
     /// How often each happened, in the order of [`Asking::ALL`].
     counts: [AtomicU64; Asking::ALL.len()],
 }
@@ -69,7 +84,7 @@ impl Service {
         &self.config
     }
 
-    /// Whether it failed so often that it is not asked at `now`; this is counted.
+    /// Whether it was away so often that it is not asked at `now`; this is counted.
     pub(super) fn is_paused(&self, now: Time) -> bool {
         let paused = self.failures.load(Ordering::Relaxed) >= PATIENCE
             && now.as_nanos() < self.resumes.load(Ordering::Relaxed);
@@ -93,43 +108,62 @@ impl Service {
         self.counts[asking as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Asks it. `read` understands an answer, or says what is wrong with it. `None` if the service is away.
+    /// Asks it. `read` understands an answer, or says what is wrong with it. `None` if there is no answer that can be used.
     pub(super) async fn ask<T>(
         &self,
         call: &Call,
         clock: Clock,
         read: impl FnOnce(Reply) -> Result<T, String>,
     ) -> Option<T> {
-        match self.client.ask(call, clock).await.and_then(read) {
-            Ok(told) => {
-                self.count(Asking::Answered);
-                self.failures.store(0, Ordering::Relaxed);
-                self.note(None);
-                Some(told)
+        let reply = match self.client.ask(call, clock).await {
+            Ok(reply) => read(reply),
+            Err(NoReply::Unreadable(why)) => Err(why),
+            Err(NoReply::Away(why)) => {
+                self.is_away(why, clock.now());
+                return None;
             }
-            Err(why) => {
-                self.count(Asking::Away);
-                self.resumes.store(clock.now().plus(PAUSE).as_nanos(), Ordering::Relaxed);
-                self.failures.fetch_add(1, Ordering::Relaxed);
-                self.note(Some(why));
-                None
-            }
-        }
+        };
+        self.failures.store(0, Ordering::Relaxed);
+        self.has_answered(reply.as_ref().err(), clock.now());
+        reply.ok()
     }
 
-    /// Why it is away, for /status.
+    /// Why it is of no use, for /status.
     pub(super) fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let trouble = self.lock();
+        trouble.away.as_ref().or(trouble.unusable.as_ref()).cloned()
     }
 
-    /// People are told once that it is away, and once that it is back.
-    fn note(&self, why: Option<String>) {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&*trouble, &why) {
-            (None, Some(why)) => tracing::error!("{} does not say who asks: {why}", self.config.url.text),
-            (Some(_), None) => tracing::info!("{} says who asks again", self.config.url.text),
-            _ => {}
+    /// Notes that there was no answer. The first time this is logged.
+    fn is_away(&self, why: String, now: Time) {
+        self.count(Asking::Away);
+        self.resumes.store(now.plus(PAUSE).as_nanos(), Ordering::Relaxed);
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        let mut trouble = self.lock();
+        if trouble.away.is_none() {
+            tracing::error!("{} does not say who asks: {why}", self.config.url.text);
         }
-        *trouble = why;
+        trouble.away = Some(why);
+    }
+
+    /// Notes that there was an answer, and what is wrong with it. That the service is back is logged, and now and then an
+    /// answer that cannot be used.
+    fn has_answered(&self, wrong: Option<&String>, now: Time) {
+        self.count(if wrong.is_some() { Asking::Unusable } else { Asking::Answered });
+        let mut trouble = self.lock();
+        if trouble.away.take().is_some() {
+            tracing::info!("{} answers again", self.config.url.text);
+        }
+        if let Some(why) = wrong
+            && trouble.logged.is_none_or(|logged| now >= logged.plus(COMPLAINTS))
+        {
+            trouble.logged = Some(now);
+            tracing::warn!("{}: an answer cannot be used: {why}", self.config.url.text);
+        }
+        trouble.unusable = wrong.cloned();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Trouble> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -23,6 +23,7 @@ const STALE: Duration = Duration::from_secs(300);
 const NONE: (Duration, &str) = (Duration::ZERO, "0s");
 const HOUR: (Duration, &str) = (Duration::from_secs(3600), "1h");
 const DAY: (Duration, &str) = (Duration::from_secs(86_400), "1d");
+const MAX_IN_FLIGHT: u64 = 64;
 const MAX_CACHED: u64 = 100_000;
 const ON_FAILURE: [(&str, OnFailure); 3] =
     [("refuse", OnFailure::Refuse), ("anonymous", OnFailure::Anonymous), ("stale", OnFailure::Stale)];
@@ -56,6 +57,7 @@ struct Service<'a> {
     timeout: Option<&'a At<String>>,
     stale: Option<&'a At<String>>,
     on_failure: Option<&'a At<String>>,
+    max_in_flight: Option<&'a At<RawCount>>,
     max_cached: Option<&'a At<RawCount>>,
     /// The policy if none is given.
     usual: OnFailure,
@@ -78,6 +80,10 @@ fn service(
     Some(ServiceConfig {
         timeout: time(raw.timeout, "timeout", TIMEOUT, (SHORTEST, LONGEST), report),
         stale: time(raw.stale, "stale", usual, (NONE, DAY), report),
+        max_in_flight: raw
+            .max_in_flight
+            .and_then(|count| in_range(count, 1..=10_000, "max_in_flight", report))
+            .unwrap_or(MAX_IN_FLIGHT) as usize,
         max_cached: raw
             .max_cached
             .and_then(|count| in_range(count, 16..=10_000_000, "max_cached", report))
@@ -143,6 +149,7 @@ pub(super) fn introspection(
         timeout: raw.timeout.as_ref(),
         stale: raw.stale.as_ref(),
         on_failure: raw.on_failure.as_ref(),
+        max_in_flight: raw.max_in_flight.as_ref(),
         max_cached: raw.max_cached.as_ref(),
         usual: OnFailure::Stale,
     };
@@ -192,6 +199,7 @@ pub(super) fn check(
         timeout: raw.timeout.as_ref(),
         stale: raw.stale.as_ref(),
         on_failure: raw.on_failure.as_ref(),
+        max_in_flight: raw.max_in_flight.as_ref(),
         max_cached: raw.max_cached.as_ref(),
         usual: OnFailure::Refuse,
     };
