@@ -21,7 +21,7 @@ use super::read::{check_name, check_plan};
 use super::remembered::{Digest, Remembered, hash};
 use super::{Stop, Unproven};
 use crate::clock::Clock;
-use sluicegate_config::{CheckConfig, OnFailure, normalize};
+use sluicegate_config::{CheckConfig, OnFailure, PathError, normalize, normalize_encoded_slashes};
 use sluicegate_wire::{Headers, RequestHead};
 
 const CONSUMER: &str = "x-sluicegate-consumer";
@@ -326,9 +326,14 @@ impl Question {
 }
 
 /// Path and query of a request, the path in the normal form in which routes match it: a service that looks at it must
-/// not see another one.
+/// not see another one. Encoded slashes stay encoded.
 fn uri(parts: &RequestHead) -> String {
-    let path = normalize(parts.target.path()).unwrap_or_default(); // any other is rejected earlier
+    let path = parts.target.path();
+    let path = match normalize(path) {
+        Err(PathError::EncodedSlash) => normalize_encoded_slashes(path).map(|(kept, _)| Cow::Owned(kept)),
+        normal => normal,
+    };
+    let path = path.unwrap_or_default(); // any other is rejected earlier
     match parts.target.query() {
         Some(query) => format!("{path}?{query}"),
         None => path.into(),

@@ -9,6 +9,7 @@ mod question;
 mod refused;
 mod text;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -213,17 +214,19 @@ impl Snapshot {
         taken: Option<&str>,
     ) -> Vec<PassedOver> {
         let Ok(host) = host(parts) else { return Vec::new() };
-        let path = sluicegate_config::normalize(parts.target.path());
+        let written = parts.target.path();
         let query = RouteQuery {
             listener,
             host: &host,
             method: &parts.method,
-            path: path.as_deref().unwrap_or(parts.target.path()),
+            path: written,
             headers: &parts.headers,
         };
         let others = self.config.routes.iter().filter(|route| taken != Some(route.name.as_str()));
         others
             .map(|route| {
+                let path = route.normal_path(written).unwrap_or(Cow::Borrowed(written));
+                let query = RouteQuery { path: &path, ..query };
                 let misses: Vec<&str> = Misses::of(&route.matches, &query).names().collect();
                 let why = match misses.is_empty() {
                     true => "it matches too, but comes later in the file".to_owned(),

@@ -102,6 +102,13 @@ impl EarlyReject {
             Self::Path(PathError::Escape) => {
                 LocalError::Malformed("the path has a % that is not followed by two hexadecimal digits")
             }
+            Self::Path(PathError::EncodedSlash) => {
+                LocalError::Malformed("the path has an encoded slash (%2F), which its route does not accept")
+            }
+            Self::Path(PathError::Backslash) => {
+                LocalError::Malformed("the path has a backslash, which some servers take for a slash")
+            }
+            Self::Path(PathError::Control) => LocalError::Malformed("the path has a control character"),
             Self::Path(PathError::Ambiguous) => {
                 LocalError::Malformed("the path is one that servers read in different ways")
             }

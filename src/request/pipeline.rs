@@ -25,10 +25,10 @@ use crate::request::verdict::{Evaluated, Matched, Origin};
 use crate::request::{RequestContext, Response, Services, View};
 use crate::respond::{self, LocalError, RateLimitHeaders};
 use crate::rewrite::{Unwritable, with_path};
-use crate::route::{NoHost, RouteQuery, host, is_doubtful, is_plain};
+use crate::route::{NoHost, NormalPath, RouteQuery, host, is_doubtful, is_plain};
 use crate::snapshot::{Snapshot, Target};
 use crate::upstream::{self, ForwardError};
-use sluicegate_config::{PathError, normalize};
+use sluicegate_config::PathError;
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 
@@ -110,22 +110,23 @@ pub fn match_answered<'s>(
         return Err(EarlyReject::Misdirected.into());
     }
     let plain = is_plain(parts.target.path());
-    let path = match plain {
-        true => Cow::Borrowed(parts.target.path()),
-        false => normalize(parts.target.path()).map_err(|error| match error {
-            PathError::NotAbsolute if parts.method == Method::OPTIONS && parts.target.path() == "*" => {
+    let written = RouteQuery {
+        listener: origin.listener,
+        host: &host,
+        method: &parts.method,
+        path: parts.target.path(),
+        headers: &parts.headers,
+    };
+    let NormalPath { path, decoded } = match plain {
+        true => NormalPath { path: Cow::Borrowed(written.path), decoded: None },
+        false => snapshot.table.normal_path(&written).map_err(|error| match error {
+            PathError::NotAbsolute if parts.method == Method::OPTIONS && written.path == "*" => {
                 EarlyReject::Capabilities
             }
             error => EarlyReject::Path(error),
         })?,
     };
-    let query = RouteQuery {
-        listener: origin.listener,
-        host: &host,
-        method: &parts.method,
-        path: &path,
-        headers: &parts.headers,
-    };
+    let query = RouteQuery { path: &path, ..written };
     let found = snapshot.table.find(&query);
     if let Some(route) = snapshot.preflight(&query, found.as_ref().map(|(index, _)| *index)) {
         return Err(EarlyReject::Preflight { route }.into());
@@ -133,10 +134,14 @@ pub fn match_answered<'s>(
     let (route_index, params) = found.ok_or(EarlyReject::NoRoute)?;
     let route = &snapshot.routes[route_index];
     let configs = &snapshot.config.routes;
-    if !plain && !configs[route_index].matches.exact_spelling && is_doubtful(parts.target.path()) {
+    if !plain && !configs[route_index].matches.exact_spelling && is_doubtful(written.path) {
         return Err(EarlyReject::Path(PathError::Ambiguous).into());
     }
-    let lax_matches = snapshot.table.lax_matches(&query, route_index, plain);
+    let mut lax_matches = snapshot.table.lax_matches(&query, route_index, plain);
+    if let Some(decoded) = &decoded {
+        let decoded = RouteQuery { path: decoded, ..query };
+        snapshot.table.add_lax_matches(&mut lax_matches, &decoded, route_index);
+    }
     let admits =
         |route: usize| lists::admits(&configs[route].access, &snapshot.config.resources.lists, origin.client);
     if !admits(route_index) || !lax_matches.iter().all(|lax| admits(lax.route)) {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::auth::Identity;
 use crate::message::RequestId;
 use crate::route::host;
-use sluicegate_config::{Params, RouteConfig, Variable, normalize};
+use sluicegate_config::{Params, PathError, RouteConfig, Variable, normalize};
 use sluicegate_wire::RequestHead;
 
 /// The parts of a request that templates refer to, as the client sent them.
@@ -28,6 +28,11 @@ pub struct Facts<'a> {
 }
 
 impl Facts<'_> {
+    /// The normal form of a path of the route.
+    pub(super) fn normal_path<'p>(&self, path: &'p str) -> Result<Cow<'p, str>, PathError> {
+        self.route.map_or_else(|| normalize(path), |route| route.normal_path(path))
+    }
+
     /// The value of a variable; `None` if the request does not have it.
     pub(super) fn value(&self, variable: &Variable) -> Option<Cow<'_, [u8]>> {
         let text = |text: &'static str| Some(Cow::Borrowed(text.as_bytes()));
@@ -37,7 +42,7 @@ impl Facts<'_> {
             Variable::RequestId => Some(Cow::Borrowed(self.id.as_bytes())),
             Variable::Host => same(host(self.parts).ok()?.as_bytes()),
             Variable::Method => Some(Cow::Borrowed(self.parts.method.as_str().as_bytes())),
-            Variable::Path => same(normalize(self.parts.target.path()).ok()?.as_bytes()),
+            Variable::Path => same(self.normal_path(self.parts.target.path()).ok()?.as_bytes()),
             Variable::Rest | Variable::Param(_) => {
                 self.of_path(variable).map(|text| Cow::Owned(text.into_bytes()))
             }
@@ -58,7 +63,7 @@ impl Facts<'_> {
 
     /// The value of a variable that is part of the path, according to the first pattern of the route that matches.
     fn of_path(&self, variable: &Variable) -> Option<String> {
-        let path = normalize(self.parts.target.path()).ok()?;
+        let path = self.normal_path(self.parts.target.path()).ok()?;
         let mut params = Params::new();
         let patterns = &self.route?.matches.paths;
         let Some(pattern) = patterns.iter().find(|pattern| pattern.matches(&path, &mut params)) else {

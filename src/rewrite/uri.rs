@@ -6,7 +6,7 @@
 use http::uri::PathAndQuery;
 
 use super::Facts;
-use sluicegate_config::{PathChange, Piece, RegexPiece, UriTemplate, Variable, normalize};
+use sluicegate_config::{PathChange, Piece, RegexPiece, UriTemplate, Variable};
 use sluicegate_wire::headers::is_value;
 
 /// The path template of the route cannot be applied: the result would lead out of it.
@@ -26,7 +26,8 @@ enum Place {
 /// # Errors
 /// If servers could interpret the path in different ways, or if it would lead out of the template.
 pub fn target(change: &PathChange, facts: &Facts<'_>) -> Result<Option<PathAndQuery>, Unwritable> {
-    let path = || normalize(facts.parts.target.path()).map_err(|_| Unwritable);
+    let path = || facts.normal_path(facts.parts.target.path()).map_err(|_| Unwritable);
+    let path_and_query = |path: &str, query| path_and_query(path, query, facts);
     let own = facts.parts.target.query();
     match change {
         PathChange::Keep => Ok(None),
@@ -94,13 +95,13 @@ pub fn location(to: &UriTemplate, facts: &Facts<'_>) -> Vec<u8> {
 }
 
 /// Checks and normalizes a path and a query for forwarding.
-fn path_and_query(path: &str, query: Option<&[u8]>) -> Result<PathAndQuery, Unwritable> {
+fn path_and_query(path: &str, query: Option<&[u8]>, facts: &Facts<'_>) -> Result<PathAndQuery, Unwritable> {
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     // Dot segments would lead out of the template.
     if path.split('/').any(|segment| matches!(segment, "." | "..")) {
         return Err(Unwritable);
     }
-    let mut text = normalize(&path).map_err(|_| Unwritable)?.into_owned().into_bytes();
+    let mut text = facts.normal_path(&path).map_err(|_| Unwritable)?.into_owned().into_bytes();
     if let Some(query) = query.filter(|query| !query.is_empty()) {
         text.push(b'?');
         text.extend_from_slice(query);

@@ -1,6 +1,7 @@
 //! Finds the route of a request by host, path, method and headers: the first that matches.
 
 mod coverage;
+mod encoded_slash;
 #[cfg(test)]
 mod fixture;
 mod host;
@@ -13,6 +14,7 @@ mod table;
 mod tree;
 
 pub(crate) use coverage::warn_of_unreachable;
+pub use encoded_slash::NormalPath;
 pub use host::{NoHost, host};
 pub use lax_match::LaxMatch;
 pub use misses::Misses;

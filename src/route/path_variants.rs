@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use super::encoded_slash::without_encoded_slashes;
+
 /// The most rounds of percent-decoding; a path with more is suspicious.
 const MAX_ROUNDS: usize = 4;
 
@@ -55,7 +57,7 @@ const PLAIN: [Plain; 256] = {
 /// Whether some servers would resolve a path, as it was sent, to another one: a doubly escaped slash, `..;`, full-width dots, a
 /// segment of blanks or parameters only.
 pub fn is_doubtful(path: &str) -> bool {
-    path.split('/').any(|segment| !segment.is_empty() && !is_certain(segment))
+    without_encoded_slashes(path).split('/').any(|segment| !segment.is_empty() && !is_certain(segment))
 }
 
 fn is_certain(segment: &str) -> bool {
@@ -84,8 +86,13 @@ pub fn folded(path: &str) -> Cow<'_, str> {
     if !bytes.iter().enumerate().any(folds) {
         return Cow::Borrowed(path);
     }
+    let decoded = without_encoded_slashes(path);
+    let merges = matches!(decoded, Cow::Owned(_));
     let mut out = String::with_capacity(path.len());
-    for (index, segment) in path.split('/').enumerate() {
+    for (index, segment) in decoded.split('/').enumerate() {
+        if merges && index > 0 && segment.is_empty() {
+            continue; // servers that decode a slash also merge it with the next one
+        }
         if index > 0 {
             out.push('/');
         }
@@ -290,6 +297,8 @@ mod tests {
             ("/v1/%EF%BD%89tem%C5%BF", "/v1/items"),
             ("/", "/"),
             ("/users/john.doe", "/users/john.doe"),
+            ("/p/A%2Fb%2F%2Fc", "/p/a/b/c"),
+            ("group%2Fproject", "group/project"),
             ("/a%20b", "/a b"),
             ("/;x", "/;x"),
             ("John", "john"),

@@ -8,7 +8,7 @@ use super::hosts::{HostIds, Hosts};
 use super::lax_match::LaxTable;
 use super::tree::{FEW, Tree};
 use super::{LaxMatch, preflight};
-use sluicegate_config::{Match, Params, PathEnd, PathPattern, RouteConfig, UpstreamConfig};
+use sluicegate_config::{EncodedSlash, Match, Params, PathEnd, PathPattern, RouteConfig, UpstreamConfig};
 use sluicegate_wire::Headers;
 
 /// The parts of a request that routes match.
@@ -30,6 +30,8 @@ pub struct RouteQuery<'a> {
 #[derive(Debug)]
 pub struct RouteTable {
     routes: Vec<Match>,
+    /// What an encoded slash means to each route.
+    encoded_slashes: Vec<EncodedSlash>,
     hosts: Hosts,
     /// For each route the sorted numbers of its hosts; empty if it matches all hosts.
     named: Vec<Box<[usize]>>,
@@ -49,6 +51,7 @@ impl RouteTable {
         Self {
             tree: (patterns > FEW).then(|| tree(&routes, &named)),
             lax: LaxTable::new(configs, upstreams, &named),
+            encoded_slashes: configs.iter().map(RouteConfig::encoded_slash).collect(),
             hosts,
             named,
             routes,
@@ -101,6 +104,24 @@ impl RouteTable {
             return SmallVec::new();
         }
         matches
+    }
+
+    /// Adds the routes before `found` that match another form of the path loosely.
+    pub fn add_lax_matches<'a>(
+        &'a self,
+        matches: &mut SmallVec<[LaxMatch<'a>; 1]>,
+        query: &RouteQuery<'a>,
+        found: usize,
+    ) {
+        let others = self.lax_matches(query, found, false);
+        matches.retain(|one| others.iter().all(|other| other.route != one.route));
+        matches.extend(others);
+        matches.sort_by_key(|one| one.route);
+    }
+
+    /// What an encoded slash in the path of a request means to a route.
+    pub(super) fn encoded_slash(&self, route: usize) -> EncodedSlash {
+        self.encoded_slashes[route]
     }
 
     /// Whether a route matches one of these hosts.

@@ -15,7 +15,7 @@ use sluicegate::resources::{Loaded, parse};
 use sluicegate_config::{Problem, schema};
 
 /// Words of messages about what no schema can know, and why.
-const BEYOND: [(&str, &str); 129] = [
+const BEYOND: &[(&str, &str)] = &[
     ("a priority cannot be in", "names that mean something else"),
     ("`penalty` and", "fields that depend on others"),
     ("the bucket would hold", "fields that depend on others"),
@@ -68,6 +68,7 @@ const BEYOND: [(&str, &str); 129] = [
     ("counts by path:", "fields that depend on others"),
     ("does not say who clients are", "fields that depend on others"),
     ("is not forwarded as it was written", "fields that depend on others"),
+    ("keeps its %2F", "fields that depend on others"),
     ("has no database but 0", "fields that depend on others"),
     ("a sentinel has no database", "fields that depend on others"),
     ("not a socket of this machine", "fields that depend on others"),

@@ -32,6 +32,7 @@ mod diff;
 mod downgrade;
 mod drain;
 mod emptied_files;
+mod encoded_slashes;
 mod excess;
 mod explain;
 mod failures;

@@ -102,7 +102,7 @@ pub use model::{
     OnStoreFailure, When,
 };
 pub use network::parse_network;
-pub use normal_path::{PathError, is_overlong, normalize};
+pub use normal_path::{ENCODED_SLASH, PathError, is_overlong, normalize, normalize_encoded_slashes};
 pub use outside::{CheckCacheConfig, CheckConfig, IntrospectionConfig, OnFailure, ServiceConfig};
 pub use overload::{OverloadConfig, OwnOverloadConfig, PrioritiesConfig};
 pub use pattern::{HostPattern, Params, PathEnd, PathPattern, PatternError, Segment};
@@ -112,7 +112,7 @@ pub use regions::{RegionsConfig, WHOLE};
 pub use report::nearest;
 pub use report::{Mistake, Place, Problem, Report};
 pub use rewrite::{Change, HeaderChange, HeaderChanges, PathChange, RegexPiece, UriTemplate};
-pub use route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
+pub use route::{Action, EncodedSlash, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
 pub use rules::{RulesConfig, RulesService, RulesSource};
 pub use secret::Secret;
 pub use sluicegate_overload::Priority;

@@ -11,9 +11,17 @@ pub enum PathError {
     /// A `%` without two hexadecimal digits.
     #[error("the path has a % that is not followed by two hexadecimal digits")]
     Escape,
-    /// An encoded slash, backslash or control character, a plain backslash, or UTF-8 in more bytes than it needs:
-    /// servers disagree on what it means.
-    #[error("the path has a backslash, a control character or an encoded slash")]
+    /// An encoded slash, which some servers decode: `encoded_slash` of a route says what it means.
+    #[error("the path has an encoded slash (%2F), which its route does not accept")]
+    EncodedSlash,
+    /// A backslash, plain or encoded, which some servers take for a slash.
+    #[error("the path has a backslash, which some servers take for a slash")]
+    Backslash,
+    /// A control character, plain or encoded: servers cut or drop it.
+    #[error("the path has a control character")]
+    Control,
+    /// UTF-8 in more bytes than it needs, or nested escapes: servers disagree on what it means.
+    #[error("the path is one that servers read in different ways")]
     Ambiguous,
     /// A byte that a URI cannot have.
     #[error("the path has a character that must be percent-encoded")]
@@ -34,11 +42,30 @@ pub fn normalize(path: &str) -> Result<Cow<'_, str>, PathError> {
         return Ok(Cow::Borrowed(path));
     }
     let decoded = decode(path.as_bytes())?;
-    if has_overlong(&decoded) {
-        return Err(PathError::Ambiguous);
+    if decoded.contains(ENCODED_SLASH) {
+        return Err(PathError::EncodedSlash);
     }
     Ok(Cow::Owned(resolve(&decoded)))
 }
+
+/// The two normal forms of an absolute path with encoded slashes: with `%2F` as a part of its segment, and with slashes instead.
+///
+/// # Errors
+/// When servers could read the path in more ways than these two: if an encoded slash is beside a dot segment, too.
+pub fn normalize_encoded_slashes(path: &str) -> Result<(String, String), PathError> {
+    let decoded = decode(path.as_bytes())?;
+    let is_joined_to_dots = |segment: &str| {
+        let mut pieces = segment.split(ENCODED_SLASH).peekable();
+        segment.contains(ENCODED_SLASH) && pieces.any(|piece| matches!(piece, "." | ".."))
+    };
+    if decoded.split('/').any(is_joined_to_dots) {
+        return Err(PathError::Ambiguous);
+    }
+    Ok((resolve(&decoded), resolve(&decoded.replace(ENCODED_SLASH, "/"))))
+}
+
+/// An encoded slash in normal form.
+pub const ENCODED_SLASH: &str = "%2F";
 
 /// Whether nothing would change: the case that nearly every request is.
 fn is_normal(path: &[u8]) -> bool {
@@ -54,6 +81,7 @@ fn is_normal(path: &[u8]) -> bool {
     true
 }
 
+/// Decodes what is unreserved, and writes the other escapes in upper case.
 fn decode(path: &[u8]) -> Result<String, PathError> {
     let mut out = String::with_capacity(path.len());
     let mut bytes = path.iter();
@@ -64,7 +92,8 @@ fn decode(path: &[u8]) -> Result<String, PathError> {
                     || bytes.next().and_then(|b| char::from(*b).to_digit(16)).ok_or(PathError::Escape);
                 let value = (digit()? * 16 + digit()?) as u8;
                 match value {
-                    b'/' | b'\\' | ..=0x1f | 0x7f => return Err(PathError::Ambiguous),
+                    b'\\' => return Err(PathError::Backslash),
+                    ..=0x1f | 0x7f => return Err(PathError::Control),
                     b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
                         out.push(value.into())
                     }
@@ -76,12 +105,13 @@ fn decode(path: &[u8]) -> Result<String, PathError> {
                     }
                 }
             }
-            b'\\' | 0 => return Err(PathError::Ambiguous),
+            b'\\' => return Err(PathError::Backslash),
+            0 => return Err(PathError::Control),
             0x21..=0x7e => out.push(byte.into()),
             _ => return Err(PathError::Character),
         }
     }
-    Ok(out)
+    if has_overlong(&out) { Err(PathError::Ambiguous) } else { Ok(out) }
 }
 
 /// Whether escapes stand for overlong UTF-8.
@@ -173,16 +203,32 @@ mod tests {
     }
 
     #[test]
+    fn encoded_slashes_have_two_forms() {
+        for (path, kept, slashes) in [
+            ("/p/a%2fb", "/p/a%2Fb", "/p/a/b"),
+            ("//p/./%61%2Fb/", "/p/a%2Fb/", "/p/a/b/"),
+            ("/queues/%2F/x", "/queues/%2F/x", "/queues/x"),
+            ("/a%2F%2fb", "/a%2F%2Fb", "/a/b"),
+        ] {
+            assert_eq!(normalize_encoded_slashes(path), Ok((kept.to_owned(), slashes.to_owned())), "{path}");
+        }
+        for path in ["/a%2F..", "/a%2f%2e%2E%2fb", "/..%2Fb", "/a/.%2Fb", "/a%2F%c0%afb"] {
+            assert_eq!(normalize_encoded_slashes(path), Err(PathError::Ambiguous), "{path}");
+        }
+        assert_eq!(normalize_encoded_slashes("/a%2Fb%5c"), Err(PathError::Backslash));
+    }
+
+    #[test]
     fn what_servers_read_in_two_ways_is_refused() {
         for (path, error) in [
-            ("/a%2fb", PathError::Ambiguous),
-            ("/a%2Fb", PathError::Ambiguous),
-            ("/a%5cb", PathError::Ambiguous),
-            ("/a\\b", PathError::Ambiguous),
-            ("/a%00", PathError::Ambiguous),
-            ("/a%0a", PathError::Ambiguous),
-            ("/a%09b", PathError::Ambiguous),
-            ("/a%7F", PathError::Ambiguous),
+            ("/a%2fb", PathError::EncodedSlash),
+            ("/a%2Fb", PathError::EncodedSlash),
+            ("/a%5cb", PathError::Backslash),
+            ("/a\\b", PathError::Backslash),
+            ("/a%00", PathError::Control),
+            ("/a%0a", PathError::Control),
+            ("/a%09b", PathError::Control),
+            ("/a%7F", PathError::Control),
             ("/a/%c0%ae%c0%ae/b", PathError::Ambiguous),
             ("/a%e0%80%afb", PathError::Ambiguous),
             ("/a%", PathError::Escape),

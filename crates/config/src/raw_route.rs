@@ -45,6 +45,9 @@ mapping! {
         /// The path that is forwarded: normalized (default) or original.
         #[schemars(extend("enum" = ["normalized", "original"]))]
         forward_path: RawText,
+        /// Paths with an encoded slash: refused (default), kept (forwarded as %2F), or decoded (a slash like any other).
+        #[schemars(extend("enum" = ["refused", "kept", "decoded"]))]
+        encoded_slash: RawText,
         /// A prefix that is removed from the path before forwarding: with /api, /api/x is forwarded as /x.
         strip_prefix: RawText,
         /// The path that is forwarded instead: /v2/{rest}, or {match: REGEX, to: /x/$1}.

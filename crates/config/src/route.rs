@@ -1,5 +1,6 @@
 //! Routes: which requests, and what becomes of them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::cors::CorsConfig;
 use super::lists::Access;
 use super::reference::Reference;
 use super::serialize::{cors, header_changes, required_headers, seconds_or_null, spelling, status, texts};
-use super::{HostPattern, PathPattern};
+use super::{HostPattern, PathError, PathPattern, normalize, normalize_encoded_slashes};
 use crate::{HeaderChange, PathChange, Priority, UriTemplate, Variable};
 
 /// A route.
@@ -69,6 +70,30 @@ pub struct ShapeConfig {
 }
 
 impl RouteConfig {
+    /// What an encoded slash in a path of its requests means.
+    pub fn encoded_slash(&self) -> EncodedSlash {
+        match self.action {
+            Action::Forward { encoded_slash, .. } => encoded_slash,
+            Action::Usage | Action::Redirect { .. } | Action::Respond { .. } => EncodedSlash::Refused,
+        }
+    }
+
+    /// The normal form of the path of one of its requests.
+    ///
+    /// # Errors
+    /// If servers could read the path in more than one way, or if it has an encoded slash that the route does not accept.
+    pub fn normal_path<'a>(&self, path: &'a str) -> Result<Cow<'a, str>, PathError> {
+        match (normalize(path), self.encoded_slash()) {
+            (Err(PathError::EncodedSlash), EncodedSlash::Kept) => {
+                normalize_encoded_slashes(path).map(|(kept, _)| Cow::Owned(kept))
+            }
+            (Err(PathError::EncodedSlash), EncodedSlash::Decoded) => {
+                normalize_encoded_slashes(path).map(|(_, decoded)| Cow::Owned(decoded))
+            }
+            (normal, _) => normal,
+        }
+    }
+
     /// All variables that its templates name.
     pub fn variables(&self) -> impl Iterator<Item = &Variable> {
         let redirect = match &self.action {
@@ -115,6 +140,8 @@ pub enum Action {
         upstream: Reference,
         /// Whether the path goes out as it came in.
         original_path: bool,
+        /// Whether paths with an encoded slash are accepted, and what it means.
+        encoded_slash: EncodedSlash,
         /// Whether headers that ask for another path or method go out too.
         overrides: bool,
     },
@@ -136,6 +163,19 @@ pub enum Action {
         /// Its type.
         content_type: HeaderValue,
     },
+}
+
+/// What an encoded slash (`%2F`) in a path means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EncodedSlash {
+    /// The path is refused.
+    #[default]
+    Refused,
+    /// It is part of its segment, and forwarded as it is.
+    Kept,
+    /// It is a slash like any other, and forwarded as one.
+    Decoded,
 }
 
 /// An answer to refused requests that replaces the usual one.
@@ -166,9 +206,10 @@ pub struct HeaderFamilies {
 impl Serialize for Action {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let value = match self {
-            Self::Forward { upstream, original_path, overrides } => json!({
+            Self::Forward { upstream, original_path, encoded_slash, overrides } => json!({
                 "upstream": upstream,
                 "forward_path": if *original_path { "original" } else { "normalized" },
+                "encoded_slash": encoded_slash,
                 "override_headers": if *overrides { "forwarded" } else { "removed" },
             }),
             Self::Usage => json!({ "respond": "usage" }),

@@ -26,7 +26,7 @@ use crate::raw::RawConfig;
 use crate::raw_route::RawRoute;
 use crate::reference::Reference;
 use crate::report::{Problem, Report};
-use crate::route::{Action, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
+use crate::route::{Action, EncodedSlash, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
 use crate::shorthand::{RawAnswer, RawCount};
 use crate::upstream::UpstreamConfig;
 
@@ -253,6 +253,20 @@ fn action(
 ) -> Option<Action> {
     let words = [("normalized", false), ("original", true)];
     let original_path = raw.forward_path.as_ref().and_then(|text| word(text, "forward_path", &words, report));
+    let words = [
+        ("refused", EncodedSlash::Refused),
+        ("kept", EncodedSlash::Kept),
+        ("decoded", EncodedSlash::Decoded),
+    ];
+    let slash = raw.encoded_slash.as_ref();
+    let encoded_slash =
+        slash.and_then(|text| word(text, "encoded_slash", &words, report)).unwrap_or_default();
+    if let (EncodedSlash::Decoded, Some(true), Some(text)) = (encoded_slash, original_path, slash) {
+        report.error(
+            text.problem("a path that is forwarded as it was written keeps its %2F")
+                .help("remove `forward_path: original`, or write `encoded_slash: kept`"),
+        );
+    }
     let words = [("removed", false), ("forwarded", true)];
     let overrides = raw.override_headers.as_ref();
     let overrides = overrides.and_then(|text| word(text, "override_headers", &words, report));
@@ -268,21 +282,24 @@ fn action(
         report.error(Problem::new(at, message).help(help));
         return None;
     }
-    if let (None, Some(path)) = (&raw.upstream, &raw.forward_path)
-        && (raw.respond.is_some() || raw.redirect.is_some())
-    {
-        report.error(path.problem("`forward_path` means nothing for a route that responds itself"));
-    }
-    if let (None, Some(text)) = (&raw.upstream, &raw.override_headers)
-        && (raw.respond.is_some() || raw.redirect.is_some())
-    {
-        report.error(text.problem("`override_headers` means nothing for a route that responds itself"));
+    if raw.upstream.is_none() && (raw.respond.is_some() || raw.redirect.is_some()) {
+        for (field, text) in [
+            ("forward_path", &raw.forward_path),
+            ("encoded_slash", &raw.encoded_slash),
+            ("override_headers", &raw.override_headers),
+        ] {
+            if let Some(text) = text {
+                let message = format!("`{field}` means nothing for a route that responds itself");
+                report.error(text.problem(message));
+            }
+        }
     }
     if let Some(upstream) = &raw.upstream {
         let (upstream, _) = known.upstreams.find(upstream, report)?;
         return Some(Action::Forward {
             upstream,
             original_path: original_path.unwrap_or(false),
+            encoded_slash,
             overrides: overrides.unwrap_or(false),
         });
     }
