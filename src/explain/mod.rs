@@ -312,7 +312,7 @@ impl Snapshot {
             }
         };
         if let Some(limits) = RateLimitHeaders::new(evaluated.results()) {
-            limits.write(&mut headers);
+            limits.write(http::StatusCode::OK, &mut headers);
         }
         explanation.set_headers(&headers);
     }

@@ -276,7 +276,7 @@ pub(crate) async fn respond_unauthenticated(
     context.charge(|cost, base| settled(cost, base, status, &Headers::new()));
     let mut response = response(&reject, parts, context.id());
     if let Some(headers) = RateLimitHeaders::new(evaluated.results()) {
-        headers.write(&mut response.headers);
+        headers.write(response.status, &mut response.headers);
     }
     context.remember(parts, &response, |refused| refused.limited(evaluated));
     response

@@ -310,7 +310,7 @@ pub async fn serve(
         Target::Usage => respond::capabilities(context.id()).into(),
     };
     if let Some(headers) = rate_limit_headers {
-        headers.write(&mut response.headers);
+        headers.write(response.status, &mut response.headers);
     }
     context.finish(response)
 }

@@ -10,7 +10,7 @@ use super::static_headers::{Policies, StaticHeaders};
 use crate::limit::{Decision, Limit, SelectedLimit, Verdict};
 use crate::message::{LocalBody, LocalResponse, RequestId};
 use crate::refusal_reason::RefusalReason;
-use sluicegate_config::Reject;
+use sluicegate_config::{Reject, UpstreamHeaders};
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::number::write_decimal;
@@ -118,18 +118,21 @@ impl<'s> RateLimitHeaders<'s> {
         Some(Self { limit: selected.limit, static_headers, remaining, reset, now, warnings: None })
     }
 
-    /// Writes the headers in place of any that the upstream sent under the same names.
-    pub fn write(&self, headers: &mut Headers) {
+    /// Writes the headers of a response with this status, after those under the same names that the upstream sent were
+    /// treated as the route says.
+    pub fn write(&self, status: StatusCode, headers: &mut Headers) {
         let StaticHeaders { families, policies, .. } = self.static_headers;
-        if families.x_ratelimit {
-            headers.remove_all(&[LIMIT, REMAINING, RESET]);
+        let upstream = match status {
+            StatusCode::TOO_MANY_REQUESTS => UpstreamHeaders::Keep,
+            _ => families.upstream,
+        };
+        if families.x_ratelimit && make_room(&[LIMIT, REMAINING, RESET], upstream, headers) {
+            self.add_x_ratelimit(headers);
         }
-        if families.ietf {
-            let with_policy = !matches!(policies, Policies::Fixed(None));
-            headers.remove_all(if with_policy { &[RATELIMIT, POLICY] } else { &[RATELIMIT] });
-        }
-        self.add(self.reset, headers);
-        if families.ietf {
+        let has_policy = !matches!(policies, Policies::Fixed(None));
+        let ietf: &[&str] = if has_policy { &[RATELIMIT, POLICY] } else { &[RATELIMIT] };
+        if families.ietf && make_room(ietf, upstream, headers) {
+            self.add_ietf(self.reset, headers);
             add_policies(policies, self.now, headers);
         }
         if self.static_headers.warns {
@@ -144,20 +147,28 @@ impl<'s> RateLimitHeaders<'s> {
     fn add(&self, seconds: u64, headers: &mut Headers) {
         let families = self.static_headers.families;
         if families.x_ratelimit {
-            headers.append_unchecked(LIMIT.as_bytes(), self.limit.shown.as_bytes());
-            headers.append_number(REMAINING, self.remaining);
-            headers.append_number(RESET, self.reset);
+            self.add_x_ratelimit(headers);
         }
         if families.ietf {
-            headers.append_with(RATELIMIT, |out| {
-                out.push(b'"');
-                out.extend_from_slice(self.limit.config.name.as_bytes());
-                out.extend_from_slice(b"\";r=");
-                write_decimal(out, self.remaining);
-                out.extend_from_slice(b";t=");
-                write_decimal(out, seconds);
-            });
+            self.add_ietf(seconds, headers);
         }
+    }
+
+    fn add_x_ratelimit(&self, headers: &mut Headers) {
+        headers.append_unchecked(LIMIT.as_bytes(), self.limit.shown.as_bytes());
+        headers.append_number(REMAINING, self.remaining);
+        headers.append_number(RESET, self.reset);
+    }
+
+    fn add_ietf(&self, seconds: u64, headers: &mut Headers) {
+        headers.append_with(RATELIMIT, |out| {
+            out.push(b'"');
+            out.extend_from_slice(self.limit.config.name.as_bytes());
+            out.extend_from_slice(b"\";r=");
+            write_decimal(out, self.remaining);
+            out.extend_from_slice(b";t=");
+            write_decimal(out, seconds);
+        });
     }
 
     /// Adds the headers of a refusal.
@@ -172,6 +183,30 @@ impl<'s> RateLimitHeaders<'s> {
         if families.retry_after {
             headers.append_number(RETRY_AFTER, seconds);
         }
+    }
+}
+
+/// Treats the upstream's headers of one family as the route says. Returns whether the gateway's are added.
+fn make_room(names: &[&str], upstream: UpstreamHeaders, headers: &mut Headers) -> bool {
+    match upstream {
+        UpstreamHeaders::Replace => headers.remove_all(names),
+        UpstreamHeaders::Keep => return !names.iter().any(|name| headers.contains_key(name)),
+        UpstreamHeaders::Rename => names.iter().for_each(|name| rename(name, headers)),
+    }
+    true
+}
+
+/// Gives the upstream's headers another name: `x-upstream-ratelimit-limit` for `x-ratelimit-limit`, `upstream-ratelimit` for `ratelimit`.
+fn rename(name: &str, headers: &mut Headers) {
+    let values: Vec<Vec<u8>> = headers.get_all(name).map(<[u8]>::to_vec).collect();
+    headers.remove(name);
+    let other = match name.strip_prefix("x-") {
+        Some(rest) => format!("x-upstream-{rest}"),
+        None => format!("upstream-{name}"),
+    };
+    headers.remove(&other);
+    for value in values {
+        headers.append(&other, value);
     }
 }
 

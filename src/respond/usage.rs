@@ -33,7 +33,7 @@ pub fn usage(
     let mut response = fixed(StatusCode::OK, body, "application/json");
     response.headers.insert(header::CACHE_CONTROL, NO_STORE);
     if let Some(headers) = RateLimitHeaders::of_usage(static_headers, usage, now) {
-        headers.write(&mut response.headers);
+        headers.write(response.status, &mut response.headers);
     }
     response
 }

@@ -104,6 +104,7 @@ mod uploads;
 mod upstream_answers;
 mod upstream_h2;
 mod upstream_h2_bodies;
+mod upstream_limits;
 mod upstream_tls;
 mod upstreams;
 mod usage;

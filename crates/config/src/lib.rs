@@ -38,6 +38,7 @@ mod raw_balance;
 mod raw_cors;
 mod raw_excess;
 mod raw_fair;
+mod raw_headers;
 mod raw_jwt;
 mod raw_listen;
 mod raw_log;
@@ -112,7 +113,9 @@ pub use regions::{RegionsConfig, WHOLE};
 pub use report::nearest;
 pub use report::{Mistake, Place, Problem, Report};
 pub use rewrite::{Change, HeaderChange, HeaderChanges, PathChange, RegexPiece, UriTemplate};
-pub use route::{Action, EncodedSlash, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
+pub use route::{
+    Action, EncodedSlash, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig, UpstreamHeaders,
+};
 pub use rules::{RulesConfig, RulesService, RulesSource};
 pub use secret::Secret;
 pub use sluicegate_overload::Priority;

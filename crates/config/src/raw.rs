@@ -11,6 +11,7 @@ use super::hints;
 use super::raw_cors::RawCors;
 use super::raw_excess::{RawBurstCredit, RawPenalty};
 use super::raw_fair::RawFair;
+use super::raw_headers::RawHeaders;
 use super::raw_jwt::RawJwt;
 use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts, RawH2};
 use super::raw_log::{RawAccessLog, RawTrace};
@@ -26,7 +27,7 @@ use super::raw_telemetry::RawTelemetry;
 use super::raw_upstream::RawUpstream;
 use super::read::{Named, OneOrMany, mapping};
 #[cfg(feature = "schema")]
-use super::schema::{Family, Scalar};
+use super::schema::Scalar;
 use super::shorthand::{RawBan, RawCost, RawCount, RawDrain, RawList, RawListener, RawPlan};
 
 mapping! {
@@ -62,9 +63,8 @@ mapping! {
         /// The routes. The first route that matches a request is used.
         #[schemars(required)]
         routes: Vec<RawRoute>,
-        /// The families of rate limit headers: x-ratelimit, ietf, retry-after. Default: all.
-        #[schemars(with = "Option<Vec<Family>>")]
-        headers: Vec<At<RawText>>,
+        /// The rate limit headers of responses: a list of families (x-ratelimit, ietf, retry-after), or {families, upstream}. Default: all.
+        headers: RawHeaders,
         /// Cross-origin resource sharing (CORS): a mapping, or off. Default: off.
         cors: RawCors,
         /// Changes of request headers before forwarding, on all routes.

@@ -8,10 +8,11 @@ use super::at::At;
 use super::hints;
 use super::raw::RawText;
 use super::raw_cors::RawCors;
+use super::raw_headers::RawHeaders;
 use super::raw_shape::{RawHeaderChanges, RawRewrite};
 use super::read::{Named, OneOrMany, mapping};
 #[cfg(feature = "schema")]
-use super::schema::{Family, Scalar};
+use super::schema::Scalar;
 use super::shorthand::{RawAnswer, RawCount, RawRedirect};
 
 mapping! {
@@ -59,9 +60,8 @@ mapping! {
         /// X-Original-URL, X-HTTP-Method-Override and similar headers: removed (default) or forwarded.
         #[schemars(extend("enum" = ["removed", "forwarded"]))]
         override_headers: RawText,
-        /// The families of rate limit headers of this route.
-        #[schemars(with = "Option<Vec<Family>>")]
-        headers: Vec<At<RawText>>,
+        /// The rate limit headers of responses on this route.
+        headers: RawHeaders,
         /// The response to refused requests, instead of the default.
         reject: RawReject,
         /// The maximum size of a request body on this route.

@@ -200,6 +200,22 @@ pub struct HeaderFamilies {
     pub ietf: bool,
     /// Retry-After.
     pub retry_after: bool,
+    /// What becomes of those that the upstream sends.
+    pub upstream: UpstreamHeaders,
+}
+
+/// What becomes of rate limit headers in a response of the upstream. In its own 429 they are kept in any case, because they
+/// tell when to come back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UpstreamHeaders {
+    /// The gateway's take their place.
+    #[default]
+    Replace,
+    /// They stay, and the gateway sends none of that family.
+    Keep,
+    /// They get other names, beside the gateway's.
+    Rename,
 }
 
 /// As a route writes it, so that it can stand among the other fields of one.
@@ -222,10 +238,17 @@ impl Serialize for Action {
     }
 }
 
-/// The names of those that are on.
+/// The names of those that are on, and what becomes of the upstream's if that is not the default.
 impl Serialize for HeaderFamilies {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let all = [(self.x_ratelimit, "x-ratelimit"), (self.ietf, "ietf"), (self.retry_after, "retry-after")];
-        serializer.collect_seq(all.into_iter().filter(|(on, _)| *on).map(|(_, name)| name))
+        let families = all.into_iter().filter(|(on, _)| *on).map(|(_, name)| name);
+        match self.upstream {
+            UpstreamHeaders::Replace => serializer.collect_seq(families),
+            upstream => {
+                let families: Vec<&str> = families.collect();
+                json!({ "families": families, "upstream": upstream }).serialize(serializer)
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@ use super::hints;
 use super::raw::{RawBanFields, RawConfig, RawCostFields, RawListFile, RawPlanFields, RawSecretFile};
 use super::raw_balance::{RawBalance, RawBalanceFields, RawEjection, RawEjectionFields, RawRetriesFields};
 use super::raw_cors::{RawCors, RawCorsFields};
+use super::raw_headers::{RawHeaders, RawHeadersFields};
 use super::raw_listen::{RawDrainFields, RawListenerFields};
 use super::raw_log::{RawAccessLog, RawAccessLogFields, RawSample, RawSampleFields};
 use super::raw_route::{RawRedirectFields, RawRespond};
@@ -124,6 +125,10 @@ schemas! {
     RawSample, "Sample" => generator text_or::<RawSampleFields>(hints::SHARE, generator);
     RawRedirect, "Redirect" => generator text_or::<RawRedirectFields>(".+", generator);
     RawRewrite, "Rewrite" => generator text_or::<RawRewriteFields>(".+", generator);
+    RawHeaders, "RateLimitHeaders" => generator {
+        let (families, fields) = (generator.subschema_for::<Vec<Family>>(), generator.subschema_for::<RawHeadersFields>());
+        json_schema!({ "anyOf": [families, fields] })
+    };
     RawCors, "Cors" => generator word_or::<RawCorsFields>(&["off"], generator);
     RawBan, "Ban" => generator text_or::<RawBanFields>(&hints::duration(), generator);
     RawDrain, "Drain" => generator text_or::<RawDrainFields>(&hints::duration(), generator);

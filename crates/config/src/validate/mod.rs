@@ -50,9 +50,10 @@ use crate::at::{At, Folder, utf8_text};
 use crate::listener::ListenerConfig;
 use crate::model::{Config, MetricsConfig};
 use crate::raw::RawConfig;
+use crate::raw_headers::RawHeaders;
 use crate::raw_metrics::RawMetrics;
 use crate::report::{Mistake, Place, Problem, Report};
-use crate::route::HeaderFamilies;
+use crate::route::{HeaderFamilies, UpstreamHeaders};
 use crate::secret::Secret;
 use crate::shorthand::{RawCount, RawSecret};
 use crate::store::{RedisConfig, RedisServers};
@@ -112,7 +113,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         upstream::upstream(name, raw, (folder, context), report)
     });
     let client = client::client(raw, report);
-    let families = families(raw.headers.as_ref(), report).unwrap_or(HeaderFamilies::ALL);
+    let families = rate_limit_headers(raw.headers.as_ref(), HeaderFamilies::ALL, report);
     let max_body = raw.max_body.as_ref().and_then(|text| max_body(text, report));
     let names = template::Names {
         matches: None,
@@ -372,19 +373,40 @@ fn header_name(text: &str) -> Result<HeaderName, Mistake> {
     })
 }
 
-fn families(raw: Option<&At<Vec<At<String>>>>, report: &mut Report) -> Option<HeaderFamilies> {
-    let mut families = HeaderFamilies { x_ratelimit: false, ietf: false, retry_after: false };
-    for text in &raw?.value {
-        match word(text, "header family", &[("x-ratelimit", 0), ("ietf", 1), ("retry-after", 2)], report) {
-            Some(0) => families.x_ratelimit = true,
-            Some(1) => families.ietf = true,
-            Some(_) => families.retry_after = true,
-            None => {}
+/// The rate limit headers that are written, and those in force where nothing is written.
+fn rate_limit_headers(
+    raw: Option<&At<RawHeaders>>,
+    default: HeaderFamilies,
+    report: &mut Report,
+) -> HeaderFamilies {
+    let Some(RawHeaders(raw)) = raw.map(|raw| &raw.value) else { return default };
+    let mut headers = default;
+    if let Some(families) = &raw.families {
+        (headers.x_ratelimit, headers.ietf, headers.retry_after) = (false, false, false);
+        for text in &families.value {
+            match word(text, "header family", &[("x-ratelimit", 0), ("ietf", 1), ("retry-after", 2)], report)
+            {
+                Some(0) => headers.x_ratelimit = true,
+                Some(1) => headers.ietf = true,
+                Some(_) => headers.retry_after = true,
+                None => {}
+            }
         }
     }
-    Some(families)
+    let words = [
+        ("replace", UpstreamHeaders::Replace),
+        ("keep", UpstreamHeaders::Keep),
+        ("rename", UpstreamHeaders::Rename),
+    ];
+    if let Some(upstream) =
+        raw.upstream.as_ref().and_then(|text| word(text, "headers.upstream", &words, report))
+    {
+        headers.upstream = upstream;
+    }
+    headers
 }
 
 impl HeaderFamilies {
-    const ALL: Self = Self { x_ratelimit: true, ietf: true, retry_after: true };
+    const ALL: Self =
+        Self { x_ratelimit: true, ietf: true, retry_after: true, upstream: UpstreamHeaders::Replace };
 }

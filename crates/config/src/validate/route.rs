@@ -13,7 +13,7 @@ use super::matching::matches;
 use super::overload;
 use super::section::Section;
 use super::template::Names;
-use super::{check_name, cors, empty, families, in_range, missing, value, word};
+use super::{check_name, cors, empty, in_range, missing, rate_limit_headers, value, word};
 use super::{shape, uri};
 use crate::HeaderChange;
 use crate::Part;
@@ -135,7 +135,7 @@ fn route(
             content_type: content_type(reject.content_type.as_ref(), report),
         }
     });
-    let headers = families(raw.headers.as_ref(), report).unwrap_or(known.headers);
+    let headers = rate_limit_headers(raw.headers.as_ref(), known.headers, report);
     let access = of_route(raw, known.access, known.lists, report);
     let cors = cors::of_route(raw, known.cors, report);
     let names = Names { matches: Some(&matches), ..known.names };

@@ -1,0 +1,36 @@
+//! `headers`: the rate limit headers of responses, as it is written.
+
+use super::at::At;
+use super::raw::RawText;
+use super::read::{Read, mapping};
+use super::report::Report;
+#[cfg(feature = "schema")]
+use super::schema::Family;
+use super::yaml_tree::{Node, Value};
+
+mapping! {
+    /// The rate limit headers of responses.
+    "headers"
+    struct RawHeadersFields {
+        /// The families that the gateway sends: x-ratelimit, ietf, retry-after. Default: all.
+        #[schemars(with = "Option<Vec<Family>>")]
+        families: Vec<At<RawText>>,
+        /// The same headers in responses of the upstream: replace (default), keep, or rename (X-Upstream-RateLimit-Limit).
+        #[schemars(extend("enum" = ["replace", "keep", "rename"]))]
+        upstream: RawText,
+    }
+}
+
+/// A list of families, or a mapping.
+#[derive(Clone, Debug)]
+pub(super) struct RawHeaders(pub(super) RawHeadersFields);
+
+impl Read for RawHeaders {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        if matches!(node.value, Value::Map(_)) {
+            return RawHeadersFields::read(node, report).map(Self);
+        }
+        let families = Some(Read::read(node, report)?);
+        Some(Self(RawHeadersFields { families, ..RawHeadersFields::empty(node.at) }))
+    }
+}
