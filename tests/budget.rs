@@ -9,6 +9,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use harness::steady::{Connection, KINDS, Kind, RULES, upstream};
 use harness::{ReservedPort, deadline};
@@ -74,7 +75,12 @@ fn a_request_allocates_what_it_did() {
     std::fs::write(&config, rules).unwrap();
     // Runs until the process exits.
     let log = ProcessLog::open().unwrap();
-    let options = Options { config: Source::File(config), workers: Some(1), handover: None };
+    let options = Options {
+        config: Source::File(config),
+        workers: Some(1),
+        handover: None,
+        handover_confirm: Duration::ZERO,
+    };
     std::thread::spawn(move || runtime::run(&options, &log).unwrap());
     let mut client = Connection::connect(edge.address, deadline());
     client.ask(Kind { status: "200", ..KINDS[1] }, 1); // the only one that is admitted

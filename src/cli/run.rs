@@ -6,6 +6,7 @@ use std::panic::PanicHookInfo;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -16,6 +17,10 @@ use super::{ConfigFile, ConfigOption, FAILED, INVALID, fail};
 use crate::process_log::ProcessLog;
 use crate::resources::Source;
 use crate::runtime::{self, StartError};
+use sluicegate_config::parse_duration;
+
+/// The longest time for which a gateway that took over is watched.
+const LONGEST_CONFIRM: Duration = Duration::from_secs(3600);
 
 #[derive(clap::Args)]
 #[command(
@@ -43,6 +48,17 @@ pub(super) struct Options {
     /// without a closed port or a lost request
     #[arg(long, value_name = "SOCKET")]
     handover: Option<PathBuf>,
+    /// How long to watch the gateway that took over, up to 1h: if it ends in that time, this one serves again
+    #[arg(long, value_name = "DURATION", default_value = "10s", requires = "handover", value_parser = confirm)]
+    handover_confirm: Duration,
+}
+
+fn confirm(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(time) if time > LONGEST_CONFIRM => Err("it is at most 1h".to_owned()),
+        Ok(time) => Ok(time),
+        Err(mistake) => Err(mistake.message),
+    }
 }
 
 impl Args {
@@ -86,6 +102,7 @@ pub(super) fn run(args: &Options, source: &Source) -> ExitCode {
         config: source.clone(),
         workers: args.workers.map(usize::from),
         handover: args.handover.clone(),
+        handover_confirm: args.handover_confirm,
     };
     let (code, message) = match runtime::run(&options, &log) {
         Ok(()) => (0, None),

@@ -1,6 +1,5 @@
 //! The end: no new connections, and open ones finish their requests, up to a deadline.
 
-use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -16,10 +15,17 @@ use crate::process_state::ProcessState;
 pub(super) enum Ending {
     /// A signal asked for it.
     Signal,
-    /// A successor serves on these addresses.
-    Succeeded(Vec<SocketAddr>),
+    /// A successor serves.
+    Succeeded,
     /// A critical task has failed: what it does.
     Failed(&'static str),
+}
+
+/// What is left to close.
+pub(super) struct Closing {
+    pub(super) sockets: Sockets,
+    /// The end of the connections, if a successor has taken over: nothing is accepted then.
+    pub(super) suspended: Option<mpsc::Receiver<()>>,
 }
 
 /// How long a connection may be idle before it is closed, so that requests which were sent before the signal are read and
@@ -27,7 +33,7 @@ pub(super) enum Ending {
 const IDLE_GRACE: Duration = Duration::from_millis(100);
 /// The same after a hand-over. Nothing waits for this process, and a client that sends a request in this time gets
 /// `Connection: close` instead of a reset.
-const IDLE_GRACE_AFTER_HANDOVER: Duration = Duration::from_secs(2);
+pub(super) const IDLE_GRACE_AFTER_HANDOVER: Duration = Duration::from_secs(2);
 /// The deadline after a failure of a critical task: the gateway is not restarted before it has ended.
 const DEADLINE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// How often the number of open connections is checked.
@@ -37,7 +43,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 pub(super) async fn drain(
     ending: &Ending,
     shared: &ProcessState,
-    sockets: Sockets,
+    closing: Closing,
     workers: &[mpsc::UnboundedSender<Command>],
     signals: &mut Signals,
 ) {
@@ -47,7 +53,7 @@ pub(super) async fn drain(
         while signals.next().await != Signal::End {} // nothing is reloaded or reopened any more
     };
     tokio::select! {
-        () = wait(ending, shared, sockets, workers) => {}
+        () = wait(ending, shared, closing, workers) => {}
         () = second_signal => tracing::warn!("told to end twice: not waiting for requests in flight"),
     }
 }
@@ -55,32 +61,27 @@ pub(super) async fn drain(
 async fn wait(
     ending: &Ending,
     shared: &ProcessState,
-    sockets: Sockets,
+    Closing { sockets, suspended }: Closing,
     workers: &[mpsc::UnboundedSender<Command>],
 ) {
     let config = shared.snapshot.load().config.drain;
-    let (delay, grace, deadline) = match ending {
-        Ending::Signal => (config.delay, IDLE_GRACE, config.deadline),
-        Ending::Succeeded(_) => (Duration::ZERO, IDLE_GRACE_AFTER_HANDOVER, config.deadline),
-        Ending::Failed(_) => (Duration::ZERO, IDLE_GRACE, config.deadline.min(DEADLINE_AFTER_FAILURE)),
+    let (delay, deadline) = match ending {
+        Ending::Signal if suspended.is_none() => (config.delay, config.deadline),
+        Ending::Signal | Ending::Succeeded => (Duration::ZERO, config.deadline),
+        Ending::Failed(_) => (Duration::ZERO, config.deadline.min(DEADLINE_AFTER_FAILURE)),
     };
     if !delay.is_zero() {
         tracing::info!("not ready any more, and draining in {delay:?}");
         tokio::time::sleep(delay).await;
     }
     tracing::info!("draining: {} connections, at most {deadline:?}", shared.metrics.open_connections());
-    let taken = match ending {
-        Ending::Succeeded(taken) => taken.as_slice(),
-        Ending::Signal | Ending::Failed(_) => &[],
+    let mut told = match suspended {
+        Some(told) => {
+            drop(sockets); // they are the successor's alone
+            told
+        }
+        None => close(sockets, workers),
     };
-    let left = sockets.left_to_others(taken).into();
-    drop(sockets); // a socket listens as long as any process or thread holds it
-    let (done, mut told) = mpsc::channel(1);
-    let draining = Draining { left, grace, done };
-    for worker in workers {
-        let _ = worker.send(Command::Drain(draining.clone())); // a worker that ended has reported that
-    }
-    drop(draining);
     let empty = async {
         let _ = told.recv().await; // nothing is sent: it returns when all workers have dropped their senders
         while shared.metrics.open_connections() > 0 {
@@ -90,4 +91,16 @@ async fn wait(
     if tokio::time::timeout(deadline, empty).await.is_err() {
         tracing::warn!("{} connections did not end in time", shared.metrics.open_connections());
     }
+}
+
+/// Has the workers stop accepting and close their connections. The receiver ends when all connections have been notified.
+fn close(sockets: Sockets, workers: &[mpsc::UnboundedSender<Command>]) -> mpsc::Receiver<()> {
+    let left = sockets.left_to_others(&[]).into();
+    drop(sockets); // a socket listens as long as any process or thread holds it
+    let (done, told) = mpsc::channel(1);
+    let draining = Draining { left, grace: IDLE_GRACE, done };
+    for worker in workers {
+        let _ = worker.send(Command::Drain(draining.clone())); // a worker that ended has reported that
+    }
+    told
 }

@@ -1,8 +1,5 @@
 //! The supervisor's event loop: from the first request to the event that ends the gateway.
 
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,20 +10,19 @@ use sluicegate_limiter::Time;
 use tokio::sync::{Notify, mpsc};
 
 use super::access_log;
-use super::drain::{self, Ending};
+use super::drain::{self, Closing, Ending};
 use super::exchange::{EXCHANGE, exchange};
-use super::handover::{self, HandoverSocket, Predecessor};
+use super::handover::{HandoverSocket, Predecessor, Succession};
 use super::options::StartError;
 use super::regions;
 use super::reload;
 use super::signals::{Signal, Signals};
-use super::sockets::{Held, Sockets};
+use super::sockets::Held;
 use super::supervisor::Supervisor;
 use crate::admin::ReloadRequest;
 use crate::file_watch;
 use crate::own_load::available_memory;
 use crate::resources::Source;
-use crate::rules::Rules;
 
 /// How often what has nothing to do looks whether it has now.
 const IDLE: Duration = Duration::from_secs(1);
@@ -40,6 +36,8 @@ pub(super) struct Events {
     /// Critical tasks that have failed.
     pub(super) failures: mpsc::UnboundedReceiver<&'static str>,
     pub(super) handover: Option<HandoverSocket>,
+    /// How long a process that took over is watched.
+    pub(super) confirm: Duration,
 }
 
 impl Supervisor {
@@ -65,7 +63,7 @@ impl Supervisor {
         if let Some(predecessor) = predecessor {
             let addresses = self.sockets.addresses();
             let told = crate::boxed_future::spawn_blocking(move || predecessor.serving(&addresses)).await;
-            told.unwrap_or_else(|error| Err(error.to_string()))?;
+            self.predecessor = Some(told.unwrap_or_else(|error| Err(error.to_string()))?);
         }
         socket.publish().map_err(cannot)?;
         if takes_over {
@@ -76,7 +74,7 @@ impl Supervisor {
 
     /// Handles events until one of them ends the gateway.
     pub(super) async fn run(self, events: Events) -> Result<(), StartError> {
-        let Events { mut signals, mut reloads, mut failures, mut handover } = events;
+        let Events { mut signals, mut reloads, mut failures, mut handover, confirm } = events;
         let shared = Arc::clone(&self.shared);
         let path = match &self.source {
             Source::File(path) => path.clone(),
@@ -161,26 +159,14 @@ impl Supervisor {
             }
         };
         let succeeded = async {
-            match &mut handover {
-                None => std::future::pending().await,
-                Some(socket) => loop {
-                    let successor = socket.accept().await;
-                    // The lock keeps the configuration from changing while its sockets are handed over.
-                    let supervisor = supervisor.lock().await;
-                    let rules = shared.snapshot.load().rules();
-                    lend_rules(rules.as_ref(), |rules| {
-                        rules.hand_over();
-                        Ok(())
-                    })
-                    .await;
-                    match hand_over(successor, &supervisor.sockets, socket).await {
-                        Ok(taken) => break taken,
-                        Err(error) => tracing::warn!(
-                            "the process that asked for the sockets did not take over: {error}"
-                        ),
-                    }
-                    lend_rules(rules.as_ref(), Rules::take_back).await;
-                },
+            let Some(socket) = &mut handover else { return std::future::pending().await };
+            loop {
+                let successor = socket.accept().await;
+                // The lock keeps the configuration from changing while its sockets are handed over.
+                let mut supervisor = supervisor.lock().await;
+                if let Succession::Done = supervisor.hand_over_to(successor, socket, confirm).await {
+                    return;
+                }
             }
         };
         let ending = tokio::select! {
@@ -192,7 +178,7 @@ impl Supervisor {
             () = publishing => Ending::Signal,
             () = exchanging => Ending::Signal,
             () = measuring => Ending::Signal,
-            taken = succeeded => Ending::Succeeded(taken),
+            () = succeeded => Ending::Succeeded,
             Some(task) = failures.recv() => Ending::Failed(task),
         };
         drop((reloads, handover)); // from now on, requests for a reload or for the sockets are refused
@@ -201,13 +187,13 @@ impl Supervisor {
 
     /// Drains and ends.
     pub(super) async fn end(&mut self, ending: Ending, mut signals: Signals) -> Result<(), StartError> {
-        match &ending {
-            Ending::Succeeded(_) => self.end_admin(false),
-            Ending::Failed(task) => tracing::error!("the task that {task} has failed; the gateway ends"),
-            Ending::Signal => {}
+        if let Ending::Failed(task) = ending {
+            tracing::error!("the task that {task} has failed; the gateway ends");
         }
-        let sockets = std::mem::take(&mut self.sockets);
-        drain::drain(&ending, &self.shared, sockets, &self.workers, &mut signals).await;
+        self.predecessor = None; // it serves again, if it has not ended yet
+        let closing =
+            Closing { sockets: std::mem::take(&mut self.sockets), suspended: self.suspended.take() };
+        drain::drain(&ending, &self.shared, closing, &self.workers, &mut signals).await;
         let store = self.store.borrow_mut().take();
         if let Some(store) = store {
             store.leave().await;
@@ -217,7 +203,7 @@ impl Supervisor {
             exporter.finish().await;
         }
         match ending {
-            Ending::Signal | Ending::Succeeded(_) => Ok(()),
+            Ending::Signal | Ending::Succeeded => Ok(()),
             Ending::Failed(task) => {
                 Err(StartError::System(format!("the task that {task} has failed; see the log")))
             }
@@ -231,35 +217,3 @@ const SECOND: u64 = 1_000_000_000;
 const PUBLISH: Duration = Duration::from_secs(5);
 /// How often it is looked whether rules have to be renewed.
 const CARE: Duration = Duration::from_secs(60);
-
-/// Lets a successor write the rules, or takes them back.
-async fn lend_rules(
-    rules: Option<&Arc<Rules>>,
-    lend: impl FnOnce(&Rules) -> Result<(), String> + Send + 'static,
-) {
-    let Some(rules) = rules.map(Arc::clone) else { return };
-    match crate::boxed_future::spawn_blocking(move || lend(&rules)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!("{error}: rules can be changed here after a restart only"),
-        Err(error) => tracing::error!("{error}"),
-    }
-}
-
-/// Passes the sockets to a successor and waits until it serves. Returns the addresses that it serves on.
-async fn hand_over(
-    successor: UnixStream,
-    sockets: &Sockets,
-    socket: &mut HandoverSocket,
-) -> std::io::Result<Vec<SocketAddr>> {
-    let cloned = sockets.all().into_iter().map(|socket| socket.try_clone().map(OwnedFd::from));
-    let cloned: Vec<OwnedFd> = cloned.collect::<Result<_, _>>()?;
-    let waiting = crate::boxed_future::spawn_blocking(move || {
-        let taken = handover::hand_over(&successor, &cloned);
-        taken.map(|taken| (successor, taken))
-    });
-    let (successor, taken) = waiting.await.map_err(std::io::Error::other)??;
-    handover::confirm(&successor)?;
-    socket.leave_to_successor();
-    tracing::info!("another gateway has taken over");
-    Ok(taken)
-}

@@ -2,12 +2,14 @@
 //! the new gateway reports that it serves too, and then drains.
 //!
 //! ```text
-//! old -> new   "sluicegate 1 COUNT\n", then COUNT sockets, with one byte per 64 sockets
+//! old -> new   "sluicegate 2 COUNT\n", then COUNT sockets, with one byte per 64 sockets
 //! new -> old   "serving ADDRESS ADDRESS\n": the addresses on which it serves
 //! old -> new   "draining\n"
+//! new -> old   "succeeded\n": another process has taken over from the new one
 //! ```
 //!
-//! If the connection is closed before "serving", nothing changes.
+//! If the connection is closed before "serving", nothing changes. If it is closed soon after "draining", without "succeeded",
+//! the new gateway has ended, and the old one serves again.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -23,6 +25,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
+use tokio::io::AsyncReadExt;
 
 /// Sockets in one message; the kernel allows 253.
 const BATCH: usize = 64;
@@ -36,6 +39,19 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The connection to the gateway that serves until this one does.
 pub(super) struct Predecessor {
     stream: UnixStream,
+}
+
+/// The connection to a predecessor that drains. It serves again if this is dropped soon.
+pub(super) struct Watching {
+    stream: UnixStream,
+}
+
+/// What became of a successor.
+pub(super) enum Succession {
+    /// It serves, and this process ends.
+    Done,
+    /// It does not, and this process serves.
+    Failed,
 }
 
 /// The Unix socket on which a successor asks for the listening sockets.
@@ -76,14 +92,21 @@ pub(super) fn take_over(path: &Path) -> Result<Option<(Predecessor, Vec<TcpListe
 
 impl Predecessor {
     /// Reports that this gateway serves on these addresses. When this returns, the predecessor drains.
-    pub(super) fn serving(mut self, taken: &[SocketAddr]) -> Result<(), String> {
+    pub(super) fn serving(mut self, taken: &[SocketAddr]) -> Result<Watching, String> {
         let addresses: String = taken.iter().map(|address| format!(" {address}")).collect();
         let written = self.stream.write_all(format!("serving{addresses}\n").as_bytes());
         match written.and_then(|()| line(&mut self.stream)) {
-            Ok(reply) if reply == "draining" => Ok(()),
+            Ok(reply) if reply == "draining" => Ok(Watching { stream: self.stream }),
             Ok(reply) => Err(format!("the predecessor goes on serving: {reply}")),
             Err(error) => Err(format!("the predecessor goes on serving: {error}")),
         }
+    }
+}
+
+impl Watching {
+    /// Tells the predecessor that another process has taken over from this one: it need not serve again.
+    pub(super) fn succeeded(mut self) {
+        let _ = self.stream.write_all(b"succeeded\n"); // it may have ended
     }
 }
 
@@ -135,6 +158,14 @@ impl HandoverSocket {
         }
     }
 
+    /// Listens at the path again, where a successor did that has ended.
+    pub(super) fn reclaim(&mut self) -> io::Result<()> {
+        let mut again = Self::bind(&self.path)?;
+        again.publish()?;
+        *self = again;
+        Ok(())
+    }
+
     /// The path belongs to the successor now: it is not removed.
     pub(super) fn leave_to_successor(&mut self) {
         self.location = Location::Successor;
@@ -160,7 +191,7 @@ fn temporary_path(path: &Path) -> PathBuf {
 
 /// Passes the sockets to a successor and waits until it serves. Returns the addresses that it serves on. Blocks.
 pub(super) fn hand_over(mut stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<Vec<SocketAddr>> {
-    stream.write_all(format!("sluicegate 1 {}\n", sockets.len()).as_bytes())?;
+    stream.write_all(format!("sluicegate 2 {}\n", sockets.len()).as_bytes())?;
     for batch in sockets.chunks(BATCH) {
         let fds: Vec<BorrowedFd<'_>> = batch.iter().map(AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(BATCH))];
@@ -179,11 +210,23 @@ pub(super) fn confirm(mut stream: &UnixStream) -> io::Result<()> {
     stream.write_all(b"draining\n")
 }
 
+/// Watches a successor for the time `confirm`. It has failed if it closes the connection without a word.
+pub(super) async fn watch(successor: UnixStream, confirm: Duration) -> Succession {
+    let ended = async {
+        successor.set_nonblocking(true)?;
+        tokio::net::UnixStream::from_std(successor)?.read(&mut [0]).await
+    };
+    match tokio::time::timeout(confirm, ended).await {
+        Ok(Ok(0) | Err(_)) => Succession::Failed,
+        Ok(Ok(_)) | Err(_) => Succession::Done,
+    }
+}
+
 fn receive(mut stream: &UnixStream) -> io::Result<Vec<TcpListener>> {
     let reply = line(&mut stream)?;
     let wrong = || io::Error::new(io::ErrorKind::InvalidData, format!("it said `{reply}`"));
     let count: usize =
-        reply.strip_prefix("sluicegate 1 ").and_then(|count| count.parse().ok()).ok_or_else(wrong)?;
+        reply.strip_prefix("sluicegate 2 ").and_then(|count| count.parse().ok()).ok_or_else(wrong)?;
     if count > MAX_SOCKETS {
         return Err(wrong());
     }

@@ -6,7 +6,8 @@
 //! - `event_loop`: what the supervisor waits for: file changes, reload requests, signals, a successor, failures
 //! - `reload`: a new configuration comes into force; `data_files` and `tls_files`: so do the files it refers to
 //! - `regions`, `exchange`: what gateways tell each other of rates, fair shares and upstreams
-//! - `sockets`: the listening sockets; `handover`: passes them to the next gateway; `drain`: the end
+//! - `sockets`: the listening sockets; `handover`: passes them to the next gateway; `succession`: watches it, and serves again if
+//!   it ends early; `drain`: the end
 
 mod access_log;
 mod data_files;
@@ -20,6 +21,7 @@ mod reload;
 mod signals;
 mod sockets;
 mod start;
+mod succession;
 mod supervisor;
 mod systemd;
 mod telemetry;

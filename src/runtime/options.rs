@@ -1,6 +1,7 @@
 //! How the process was started, and why it could not be.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::resources::Source;
 
@@ -14,6 +15,8 @@ pub struct Options {
     /// A Unix socket for the hand-over: a gateway that serves there passes its listening sockets to this one, and this one
     /// passes them to the next.
     pub handover: Option<PathBuf>,
+    /// How long the gateway that took over is watched: if it ends in that time, this one serves again.
+    pub handover_confirm: Duration,
 }
 
 /// Why the gateway did not start, or ended with a failure.

@@ -19,7 +19,7 @@ pub(super) struct Sockets {
     admin: Option<(SocketAddr, TcpListener)>,
     /// From systemd, which keeps duplicates.
     activated: Vec<TcpListener>,
-    /// From the predecessor; empty once this process serves.
+    /// From the predecessor, until this process serves; or this process' own, while a successor serves on them.
     handed_over: Vec<TcpListener>,
 }
 
@@ -129,6 +129,15 @@ impl Sockets {
     /// Drops the sockets of a listener.
     pub(super) fn release(&mut self, id: &str) {
         self.listeners.retain(|held| held.id != id);
+    }
+
+    /// Keeps the sockets on these addresses apart, so that they can be opened again, and drops the others.
+    pub(super) fn suspend(&mut self, taken: &[SocketAddr]) {
+        let listeners = self.listeners.drain(..).filter(|held| !held.activated);
+        let listeners = listeners.map(|held| (held.address, held.sockets));
+        let admin = self.admin.take().map(|(address, socket)| (address, vec![socket]));
+        let kept = listeners.chain(admin).filter(|(address, _)| taken.contains(address));
+        self.handed_over = kept.flat_map(|(_, sockets)| sockets).collect();
     }
 
     /// Drops unused sockets of the predecessor and logs unused sockets of systemd.

@@ -101,6 +101,8 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
         keys: None,
         upstreams: Vec::new(),
         budget,
+        predecessor: None,
+        suspended: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
     let local = LocalSet::new();
@@ -116,7 +118,8 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
         };
         let socket = socket.map_err(StartError::System)?;
         systemd::notify(systemd::READY);
-        supervisor.run(Events { signals, reloads: requests, failures, handover: socket }).await
+        let confirm = options.handover_confirm;
+        supervisor.run(Events { signals, reloads: requests, failures, handover: socket, confirm }).await
     });
     runtime.shutdown_background(); // does not wait for threads that still read files
     ended

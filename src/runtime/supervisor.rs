@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
+use super::handover::Watching;
 use super::regions::Lending;
 use super::sockets::{Held, Sockets};
 use super::watched_files::WatchedFiles;
@@ -48,6 +49,10 @@ pub(super) struct Supervisor {
     pub(super) keys: Option<(Arc<Keys>, AbortHandle)>,
     /// The upstreams, and the handles of the tasks that resolve and probe them.
     pub(super) upstreams: Vec<(Arc<UpstreamState>, AbortHandle)>,
+    /// The gateway before this one, which serves again if this one ends soon.
+    pub(super) predecessor: Option<Watching>,
+    /// The end of the connections, while a successor serves and nothing is accepted here.
+    pub(super) suspended: Option<mpsc::Receiver<()>>,
 }
 
 impl Supervisor {

@@ -40,7 +40,7 @@ pub struct Setup {
     env: Vec<(String, String)>,
     files: Vec<(String, String)>,
     args: Vec<String>,
-    handover: bool,
+    handover: Option<&'static str>,
     kubernetes: bool,
     without_admin: bool,
     descriptors: Option<usize>,
@@ -93,9 +93,14 @@ impl Setup {
         self
     }
 
-    /// Another process can take over from it.
-    pub fn handover(mut self) -> Self {
-        self.handover = true;
+    /// Another process can take over from it, and is watched for a second.
+    pub fn handover(self) -> Self {
+        self.handover_confirmed_after("1s")
+    }
+
+    /// The same, but it is watched for as long as this.
+    pub fn handover_confirmed_after(mut self, time: &'static str) -> Self {
+        self.handover = Some(time);
         self
     }
 
@@ -134,8 +139,9 @@ impl Setup {
         let ports = Arc::new([ReservedPort::new(), ReservedPort::new(), ReservedPort::new()]);
         let [edge, edge2, admin] = [&ports[0], &ports[1], &ports[2]].map(|port| port.address);
         let mut args = vec!["run".to_owned(), "--config".to_owned(), config.display().to_string()];
-        if self.handover {
-            args.extend(["--handover".to_owned(), folder.path().join("handover.sock").display().to_string()]);
+        if let Some(confirm) = self.handover {
+            let path = folder.path().join("handover.sock").display().to_string();
+            args.extend(["--handover".to_owned(), path, "--handover-confirm".to_owned(), confirm.to_owned()]);
         }
         args.extend(self.args);
         let own = [("{edge}", edge), ("{edge2}", edge2), ("{admin}", admin)];

@@ -176,6 +176,85 @@ fn a_successor_that_fails_changes_nothing() {
     assert_eq!(new.get("/").status, 200, "and one that is right can still come");
 }
 
+/// A process that ends soon after it took over leaves the old one serving, with its counters, and another one can come.
+#[test]
+fn a_successor_that_ends_early_is_replaced_by_the_old_process() {
+    let file = "limits: {per-client: {key: ip, rate: 20/day}}\n\
+                routes: [{name: api, respond: {status: 200}, limits: [per-client]}]\n";
+    let mut old = Setup::default().handover_confirmed_after("1h").start(file);
+    let remaining = || -> u64 {
+        let answer = old.get("/");
+        assert_eq!(answer.status, 200);
+        answer.header("x-ratelimit-remaining").unwrap().parse().unwrap()
+    };
+    assert_eq!(remaining(), 19);
+    for (turn, signal) in ["KILL", "TERM", "KILL"].into_iter().enumerate() {
+        let mut new = old.successor();
+        new.signal(signal);
+        new.ended(deadline());
+        let times = turn + 1;
+        until("the old one serves", || (old.log().matches("serves again").count() == times).then_some(()));
+        assert_eq!(remaining(), 18 - turn as u64, "its counters are as they were");
+        assert_eq!(old.admin_get("/readyz").status, 200);
+        until("the next one can come", || old.handover().exists().then_some(()));
+    }
+    // One that is taken over from has not failed.
+    let mut next = old.successor();
+    let last = next.successor();
+    assert_eq!(old.ended(deadline()).code(), Some(0));
+    next.signal("TERM");
+    assert_eq!(next.ended(deadline()).code(), Some(0));
+    assert_eq!(last.get("/").status, 200);
+}
+
+/// A connection that is made while nobody serves waits, and is served then.
+#[test]
+fn no_connection_is_refused_while_a_successor_dies() {
+    let upstream = Upstream::answering("done");
+    let old = Setup::default().upstream(&upstream).handover_confirmed_after("1h").start(FILE);
+    for _ in 0..3 {
+        let mut new = old.successor();
+        new.signal("STOP");
+        let stopped = || std::fs::read_to_string(new.proc("status")).unwrap().contains("State:\tT");
+        until("it has stopped", || stopped().then_some(()));
+        let mut waiting: Vec<Client> = (0..8).map(|_| old.client()).collect();
+        for client in &mut waiting {
+            client.request("GET", "/", &[]);
+        }
+        new.signal("KILL");
+        new.ended(deadline());
+        waiting.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
+    }
+}
+
+/// What a process that asks for the sockets does after it said that it serves, and whether the old one serves again.
+#[test]
+fn the_connection_says_whether_the_successor_lives() {
+    let upstream = Upstream::answering("done");
+    for (says, again) in [("", true), ("succeeded\n", false)] {
+        let mut old = Setup::default().upstream(&upstream).handover_confirmed_after("1h").start(FILE);
+        let mut successor = UnixStream::connect(old.handover()).unwrap();
+        successor.set_read_timeout(Some(deadline())).unwrap();
+        successor.write_all(format!("serving {}\n", old.edge).as_bytes()).unwrap();
+        let mut said = String::new();
+        let mut lines = BufReader::new(successor.try_clone().unwrap());
+        while !said.ends_with("draining\n") {
+            assert!(lines.read_line(&mut said).unwrap() > 0, "{said}");
+        }
+        successor.write_all(says.as_bytes()).unwrap();
+        drop((successor, lines));
+        match again {
+            true => {
+                until("it serves again", || old.log().contains("serves again").then_some(()));
+                assert_eq!((old.get("/").status, old.admin_get("/readyz").status), (200, 200));
+                let new = old.successor();
+                assert_eq!(new.get("/").status, 200);
+            }
+            false => assert_eq!(old.ended(deadline()).code(), Some(0)),
+        }
+    }
+}
+
 /// A socket that a dead process left is no obstacle; a file that is none is not touched.
 #[test]
 fn only_safe_socket_paths_are_used() {
@@ -204,13 +283,14 @@ struct Activated {
 
 impl Activated {
     /// The sockets are those of the edge and of the admin API.
-    fn start(config: &std::path::Path, sockets: &[TcpListener; 2]) -> Self {
+    fn start(config: &std::path::Path, sockets: &[TcpListener; 2], args: &[&str]) -> Self {
         let [edge, admin] = sockets.each_ref().map(|socket| OwnedFd::from(socket.try_clone().unwrap()));
         let script =
-            "exec env LISTEN_FDS=2 LISTEN_PID=$$ \"$0\" run --config \"$1\" 3<&0 4<&1 </dev/null >/dev/null";
+            "exec env LISTEN_FDS=2 LISTEN_PID=$$ \"$0\" run --config \"$@\" 3<&0 4<&1 </dev/null >/dev/null";
         let mut child = Command::new("sh")
             .args(["-c", script, env!("CARGO_BIN_EXE_sluicegate")])
             .arg(config)
+            .args(args)
             .env("NOTIFY_SOCKET", config.with_file_name("notify"))
             .stdin(Stdio::from(edge))
             .stdout(Stdio::from(admin))
@@ -270,7 +350,7 @@ fn connections_during_a_restart_under_socket_activation_are_served() {
 
     let mut early = Client::connect(edge);
     early.request("GET", "/", &[]);
-    let first = Activated::start(&config, &sockets);
+    let first = Activated::start(&config, &sockets, &[]);
     assert_eq!(early.response().status, 200, "who came before the gateway is served");
     let load = || Load::at(edge, 4).pause(Duration::from_millis(10)).anew();
     let mut samples = load().send(50);
@@ -282,7 +362,7 @@ fn connections_during_a_restart_under_socket_activation_are_served() {
     between.request("GET", "/", &[]);
     // Not before the first has ended: then it closes connections that ask nothing for a moment.
     let load = load().start();
-    let mut second = Activated::start(&config, &sockets);
+    let mut second = Activated::start(&config, &sockets, &[]);
     second.says(&format!("listening on {edge}"));
     assert_eq!(between.response().status, 200, "who came between the two is served");
     let before = load.answered();
@@ -297,4 +377,38 @@ fn connections_during_a_restart_under_socket_activation_are_served() {
     second.says("is in force, generation 3");
     assert_eq!(Client::connect(edge).get("/").status, 200);
     assert_eq!(second.end(), Some(0));
+}
+
+/// With the sockets of systemd too, a successor that ends early is replaced by the old process. systemd is not told that it ends.
+#[test]
+fn under_socket_activation_a_successor_that_ends_early_is_replaced() {
+    let sockets = [TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap()];
+    let [edge, admin]: [SocketAddr; 2] = sockets.each_ref().map(|socket| socket.local_addr().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gateway.yaml");
+    let text = format!(
+        "listen: [\"{edge}\"]\nadmin: {{address: \"{admin}\"}}\nroutes: [{{respond: {{status: 200}}}}]\n"
+    );
+    std::fs::write(&config, &text).unwrap();
+    let notified = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+    notified.set_read_timeout(Some(deadline())).unwrap();
+    let handover = folder.path().join("handover.sock").display().to_string();
+    let args = ["--handover", &handover, "--handover-confirm", "1h"];
+    let mut old = Activated::start(&config, &sockets, &args);
+    old.says(&format!("listening on {edge}"));
+    until("it can be taken over from", || folder.path().join("handover.sock").exists().then_some(()));
+    let mut new = Activated::start(&config, &sockets, &args);
+    new.says("took over");
+    drop(new); // kills it
+    old.says("serves again");
+    old.says("admin on");
+    assert_eq!(Client::connect(edge).get("/").status, 200);
+    let mut buffer = [0; 64];
+    let mut told = Vec::new();
+    notified.set_nonblocking(true).unwrap();
+    while let Ok(length) = notified.recv(&mut buffer) {
+        told.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
+    }
+    assert!(told.iter().all(|state| state == "READY=1") && !told.is_empty(), "{told:?}");
+    assert_eq!(old.end(), Some(0));
 }

@@ -130,7 +130,7 @@ fn a_silent_predecessor_does_not_block_the_start() {
         .spawn()
         .unwrap();
     let (stream, _) = listener.accept().unwrap();
-    (&stream).write_all(b"sluicegate 1 0\n").unwrap();
+    (&stream).write_all(b"sluicegate 2 0\n").unwrap();
     let mut said = String::new();
     BufReader::new(&stream).read_line(&mut said).unwrap();
     assert!(said.starts_with("serving "), "{said}");

@@ -128,7 +128,7 @@ pub use upstream::{
     UpstreamTimeouts, UpstreamTlsConfig,
 };
 pub use validate::believes_everybody;
-pub use values::{grouped, parse_count, parse_rate};
+pub use values::{grouped, parse_count, parse_duration, parse_rate};
 
 use read::Read;
 use yaml_tree::Value;

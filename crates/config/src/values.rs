@@ -44,6 +44,14 @@ pub fn parse_rate(text: &str) -> Result<Rate, Mistake> {
     rate(text).map(|(rate, _)| rate)
 }
 
+/// A duration as the file has it: `10s`, `1m30s`, `250ms`.
+///
+/// # Errors
+/// What it should look like.
+pub fn parse_duration(text: &str) -> Result<Duration, Mistake> {
+    duration(text)
+}
+
 /// A count, without a message for what is none.
 pub(super) fn plain_count(text: &str) -> Option<u64> {
     let text = text.trim();
