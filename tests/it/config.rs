@@ -319,6 +319,11 @@ impl<'a> Walk<'a> {
         match value {
             Value::Object(entries) => {
                 for (key, value) in entries {
+                    if open.iter().any(|schema| schema["patternProperties"]["^x-"].is_object())
+                        && key.starts_with("x-")
+                    {
+                        continue;
+                    }
                     let place = format!("{place}: {key}");
                     let mut next = Vec::new();
                     for schema in &open {

@@ -166,8 +166,8 @@ pub fn consumers_file(text: &str, folder: &Path) -> Result<Option<(PathBuf, Vec<
 
 fn raw(text: &str, report: &mut Report) -> Option<raw::RawConfig> {
     let mut tree = yaml_tree::parse(text).map_err(|problem| report.error(problem)).ok()?;
-    match &tree.value {
-        Value::Map(_) => {}
+    match &mut tree.value {
+        Value::Map(entries) => entries.retain(|(key, _)| !is_extension(key)),
         Value::Null => {
             let problem = Problem::new(Place::START, "the file is empty");
             report.error(problem.help("a gateway needs at least `listen` and `routes`"));
@@ -177,6 +177,11 @@ fn raw(text: &str, report: &mut Report) -> Option<raw::RawConfig> {
     }
     env::substitute(&mut tree, &|name| std::env::var(name).ok(), report);
     raw::RawConfig::read(&tree, report)
+}
+
+/// Whether a top-level key is the user's own: a place for anchors that the rest of the file repeats.
+fn is_extension(key: &yaml_tree::Node) -> bool {
+    matches!(&key.value, Value::Scalar(name) if name.starts_with("x-"))
 }
 
 /// The JSON Schema of gateway.yaml.

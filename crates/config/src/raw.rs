@@ -31,7 +31,7 @@ use super::schema::Scalar;
 use super::shorthand::{RawBan, RawCost, RawCount, RawDrain, RawList, RawListener, RawPlan};
 
 mapping! {
-    /// The configuration of a gateway.
+    /// The configuration of a gateway. Top-level keys that begin with `x-` are ignored: a place for YAML anchors.
     "gateway.yaml"
     struct RawConfig {
         /// Addresses that serve clients.

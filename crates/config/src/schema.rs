@@ -29,6 +29,7 @@ pub(super) fn schema() -> Value {
     let mut schema = generator.into_root_schema_for::<RawConfig>().to_value();
     schema["title"] = "gateway.yaml of Sluicegate".into();
     tidy(&mut schema);
+    schema["patternProperties"] = json!({ "^x-": {} });
     schema
 }
 
