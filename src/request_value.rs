@@ -29,17 +29,28 @@ impl RequestValue<'_> {
     }
 }
 
-/// The API key of a request, from the header or query parameter of `source`.
+/// The API key of a request, from the header or query parameter of `source`. Two that differ count as none.
 pub(crate) fn api_key<'a>(
     source: &'a ApiKeySource,
     headers: &'a Headers,
     query: Option<&'a str>,
 ) -> Option<RequestValue<'a>> {
-    match source {
-        ApiKeySource::Header(name) => {
-            headers.only(name).filter(|key| !key.is_empty()).map(RequestValue::Borrowed)
+    let of_header = |name| headers.only(name).filter(|key| !key.is_empty()).map(RequestValue::Borrowed);
+    match (&source.header, &source.query) {
+        (Some(name), None) => of_header(name),
+        (None, Some(name)) => query_parameter(query?, name),
+        (Some(header), Some(parameter)) => {
+            let in_query = query.filter(|query| parameters(query, parameter).next().is_some());
+            match (headers.contains_key(header), in_query) {
+                (_, None) => of_header(header),
+                (false, Some(query)) => query_parameter(query, parameter),
+                (true, Some(query)) => {
+                    let other = query_parameter(query, parameter)?;
+                    of_header(header).filter(|key| key.bytes() == other.bytes())
+                }
+            }
         }
-        ApiKeySource::Query(name) => query_parameter(query?, name),
+        (None, None) => None,
     }
 }
 
@@ -58,12 +69,17 @@ pub(crate) fn cookie<'a>(headers: &'a Headers, name: &str) -> Option<&'a [u8]> {
     Some(value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value))
 }
 
-/// A query parameter, decoded: otherwise `%61` would be another value than `a`.
-pub(crate) fn query_parameter<'a>(query: &'a str, name: &str) -> Option<RequestValue<'a>> {
-    let mut values = query.split('&').filter_map(|pair| {
+/// The values of a query parameter, as they are written.
+fn parameters<'a>(query: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+    query.split('&').filter_map(move |pair| {
         let (found, value) = pair.split_once('=').unwrap_or((pair, ""));
         (form_decode(found).as_ref() == name.as_bytes()).then_some(value)
-    });
+    })
+}
+
+/// A query parameter, decoded: otherwise `%61` would be another value than `a`.
+pub(crate) fn query_parameter<'a>(query: &'a str, name: &str) -> Option<RequestValue<'a>> {
+    let mut values = parameters(query, name);
     let value = values.next()?;
     if value.is_empty() || values.next().is_some() {
         return None;

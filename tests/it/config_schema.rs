@@ -61,7 +61,6 @@ const BEYOND: &[(&str, &str)] = &[
     ("leads nowhere", "fields that depend on others"),
     (" has both `", "fields that depend on others"),
     ("has `", "fields that depend on others"),
-    ("or in a `query`", "fields that depend on others"),
     ("can never be admitted", "fields that depend on others"),
     ("200 years", "fields that depend on others"),
     ("a sliding_log holds at most", "fields that depend on others"),

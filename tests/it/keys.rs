@@ -186,6 +186,35 @@ fn an_api_key_can_stand_in_the_query() {
     assert_eq!([ask("/?key=a"), ask("/x?b=1&key=%61"), ask("/?key=b")], [200, 429, 200]);
 }
 
+/// With both places named, the key is in either; whoever sends two different ones has none.
+#[test]
+fn an_api_key_can_stand_in_a_header_or_in_the_query() {
+    let gateway = Gateway::start(
+        "auth: {api_key: {header: X-Key, query: key}}\n\
+         limits: {l: {key: api_key, rate: 1/day, on_missing: deny}}\n\
+         routes: [{name: all, respond: {status: 200}, limits: [l]}]\n",
+    );
+    let none = gateway.get("/").status;
+    for (target, headers, wanted) in [
+        ("/?key=a", &[][..], 200),
+        ("/", &[("x-key", "a")], 429),
+        ("/", &[("x-key", "b")], 200),
+        ("/?key=%62", &[], 429),
+        ("/?key=c", &[("x-key", "c")], 200),
+        ("/", &[("x-key", "c")], 429),
+        ("/?key=d", &[("x-key", "e")], none),
+        ("/?key=d", &[("x-key", "")], none),
+        ("/?key=", &[("x-key", "d")], none),
+        ("/?key=d&key=d", &[("x-key", "d")], none),
+        ("/?key=d", &[("x-key", "d"), ("x-key", "d")], none),
+        ("/?other=1", &[("x-key", "d")], 200),
+        ("/", &[("x-api-key", "d")], none),
+    ] {
+        assert_eq!(gateway.ask("GET", target, headers).status, wanted, "{target} {headers:?}");
+    }
+    assert!(![200, 429].contains(&none), "{none}");
+}
+
 /// All addresses of an IPv6 /64 are one client; the next /64 is another.
 #[test]
 fn an_ipv6_network_is_one_client() {

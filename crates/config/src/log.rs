@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use http::HeaderName;
 use serde::{Serialize, Serializer};
 
-use super::model::{ApiKeyConfig, ApiKeySource};
+use super::model::ApiKeyConfig;
 
 /// Headers that are secrets, whatever they are called here.
 const SECRETS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "set-cookie"];
@@ -22,7 +22,7 @@ pub fn is_secret_header<'a>(
 ) -> bool {
     SECRETS.contains(&name.as_str().replace('_', "-").as_str())
         || has_secret_word(name.as_str())
-        || matches!(&api_key.source, ApiKeySource::Header(own) if own == name)
+        || api_key.source.header.as_ref() == Some(name)
         || token_headers.into_iter().any(|own| own == name)
 }
 
@@ -35,9 +35,7 @@ pub fn has_secret_word(name: &str) -> bool {
 /// The query parameters whose values are secrets whatever else the file says.
 pub fn secret_parameters(api_key: &ApiKeyConfig) -> Vec<String> {
     let mut names = vec![ACCESS_TOKEN.to_owned()];
-    if let ApiKeySource::Query(name) = &api_key.source {
-        names.push(name.clone());
-    }
+    names.extend(api_key.source.query.clone());
     names
 }
 

@@ -24,7 +24,9 @@ use super::reference::Reference;
 use super::regions::RegionsConfig;
 use super::route::RouteConfig;
 use super::rules::RulesConfig;
-use super::serialize::{ban, count, header_names, parts, plans, quota, quota_or_null, scope, text, texts};
+use super::serialize::{
+    ban, count, header_names, parts, plans, quota, quota_or_null, scope, text_or_null, texts,
+};
 use super::store::RedisConfig;
 use super::sync::Sync;
 use super::telemetry::OtlpConfig;
@@ -115,15 +117,15 @@ pub struct ConsumersConfig {
     pub forward: bool,
 }
 
-/// Where the API key is.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ApiKeySource {
-    /// In this header.
-    #[serde(serialize_with = "text")]
-    Header(HeaderName),
-    /// In this query parameter.
-    Query(String),
+/// Where the API key is: in a header, in a query parameter, or in either.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ApiKeySource {
+    /// The header.
+    #[serde(serialize_with = "text_or_null", skip_serializing_if = "Option::is_none")]
+    pub header: Option<HeaderName>,
+    /// The query parameter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query: Option<String>,
 }
 
 /// A limit.

@@ -135,13 +135,13 @@ mapping! {
 }
 
 mapping! {
-    /// Where the API key is: in a header or in the query.
+    /// Where the API key is: in a header, in the query, or in either.
     "auth.api_key"
     struct RawApiKey {
-        /// The header. Default: X-Api-Key.
+        /// The header. Default: X-Api-Key, or none with `query`.
         #[schemars(with = "Option<hints::Header>")]
         header: RawText,
-        /// The query parameter, instead of a header.
+        /// The query parameter. With `header` too, a request has its key in one of them; two different keys are none.
         query: RawText,
         /// The file of consumers and their keys; `sluicegate consumers add` writes it.
         #[schemars(with = "Option<hints::File>")]

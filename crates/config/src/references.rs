@@ -5,7 +5,7 @@ use http::HeaderName;
 use super::identity_rate::RateSource;
 use super::key_spec::{KeySpec, Part};
 use super::listener::ForwardedHeader;
-use super::model::{ApiKeySource, Config};
+use super::model::Config;
 use super::route::{Action, RouteConfig};
 use super::template::Variable;
 
@@ -46,9 +46,7 @@ impl Config {
         let of_routes = self.routes.iter().flat_map(|route| &route.matches.headers);
         let mut names: Vec<HeaderName> = of_keys.chain(of_costs).cloned().collect();
         names.extend(of_conditions.chain(of_routes).map(|(name, _)| name.clone()));
-        if let ApiKeySource::Header(name) = &self.api_key.source {
-            names.push(name.clone());
-        }
+        names.extend(self.api_key.source.header.clone());
         names.extend(self.token_headers().cloned());
         if let Some(check) = &self.check {
             names.extend(check.headers.iter().cloned());

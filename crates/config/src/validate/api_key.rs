@@ -42,19 +42,14 @@ pub(super) fn api_key(raw: Option<&At<RawApiKey>>, folder: Folder<'_>, report: &
 }
 
 fn source(raw: Option<&At<RawApiKey>>, report: &mut Report) -> ApiKeySource {
-    let usual = ApiKeySource::Header(http::HeaderName::from_static("x-api-key"));
-    let Some(raw) = raw else { return usual };
-    match (&raw.value.header, &raw.value.query) {
-        (Some(_), Some(query)) => {
-            report.error(query.problem("an API key is in a `header` or in a `query`, not in both"));
-            usual
-        }
-        (Some(name), None) => value(name, report, header_name).map_or(usual, ApiKeySource::Header),
-        (None, Some(name)) if name.value.is_empty() => {
-            report.error(name.problem("the query parameter needs a name").help("such as `query: key`"));
-            usual
-        }
-        (None, Some(name)) => ApiKeySource::Query(name.value.clone()),
-        (None, None) => usual,
+    let header = raw.and_then(|raw| raw.value.header.as_ref());
+    let query = raw.and_then(|raw| raw.value.query.as_ref());
+    if let Some(name) = query.filter(|name| name.value.is_empty()) {
+        report.error(name.problem("the query parameter needs a name").help("such as `query: key`"));
+    }
+    let usual = query.is_none().then(|| http::HeaderName::from_static("x-api-key"));
+    ApiKeySource {
+        header: header.and_then(|name| value(name, report, header_name)).or(usual),
+        query: query.map(|name| name.value.clone()),
     }
 }
