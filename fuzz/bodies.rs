@@ -141,6 +141,7 @@ pub fn forwarded(data: &[u8]) {
         ("10.0.0.1".parse().expect("an address"), "203.0.113.9".parse().expect("an address"));
     for header in [ForwardedHeader::XForwardedFor, ForwardedHeader::Forwarded, ForwardedHeader::XRealIp] {
         let config = ClientIpConfig {
+            depth: None,
             trusted_proxies: vec!["10.0.0.0/8".parse().expect("a network")],
             trusted_lists: Vec::new(),
             header,
@@ -170,6 +171,7 @@ pub fn forwarded(data: &[u8]) {
     }
     let name = HeaderName::from_static("cf-connecting-ip");
     let config = ClientIpConfig {
+        depth: None,
         trusted_proxies: vec!["10.0.0.0/8".parse().expect("a network")],
         trusted_lists: Vec::new(),
         header: ForwardedHeader::Single(name.clone()),

@@ -22,12 +22,16 @@ pub fn trusts(config: &ClientIpConfig, lists: &[Arc<AddressList>], peer: IpAddr)
 }
 
 fn has_proxy(config: &ClientIpConfig, lists: &[Arc<AddressList>], peer: IpAddr) -> bool {
+    if !config.names_proxies() {
+        return true; // only the number of proxies is known
+    }
     config.trusted_proxies.iter().any(|network| network.contains(&peer))
         || config.trusted_lists.iter().any(|trusted| lists[trusted.list.index].contains(peer))
 }
 
 /// The client's address: the rightmost one that is not a trusted proxy. What is no address (junk, nothing,
-/// `unknown`) ends the search at the last one that is believed.
+/// `unknown`) ends the search at the last one that is believed. With a depth it is the element of the list that the
+/// outermost proxy wrote, and the peer if there is no address.
 pub fn resolve(
     config: &ClientIpConfig,
     lists: &[Arc<AddressList>],
@@ -48,21 +52,25 @@ pub fn resolve(
             said.and_then(address).unwrap_or(peer)
         }
         ForwardedHeader::XForwardedFor => {
-            walk(config, lists, peer, lines.flat_map(|line| line.rsplit(|b| *b == b',')).map(address))
+            find(config, lists, peer, lines.flat_map(|line| line.rsplit(|b| *b == b',')).map(address))
         }
         ForwardedHeader::Forwarded => {
-            walk(config, lists, peer, lines.flat_map(Elements::of).map(forwarded_for))
+            find(config, lists, peer, lines.flat_map(Elements::of).map(forwarded_for))
         }
     }
 }
 
-/// The first of `hops` that is not trusted, else the last before one that cannot be read.
-fn walk(
+/// The client among `hops`, from the right: the one at the depth, or the first that is not trusted, else the last before one
+/// that cannot be read.
+fn find(
     config: &ClientIpConfig,
     lists: &[Arc<AddressList>],
     peer: IpAddr,
-    hops: impl Iterator<Item = Option<IpAddr>>,
+    mut hops: impl Iterator<Item = Option<IpAddr>>,
 ) -> IpAddr {
+    if let Some(depth) = config.depth {
+        return hops.nth(depth - 1).flatten().unwrap_or(peer); // a depth is at least 1
+    }
     let mut client = peer;
     for hop in hops.take(MAX_HOPS) {
         let Some(address) = hop else { break };
@@ -187,7 +195,12 @@ mod tests {
     use super::*;
 
     fn resolve_bytes(header: ForwardedHeader, peer: &str, lines: &[&[u8]]) -> String {
+        resolve_at(None, header, peer, lines)
+    }
+
+    fn resolve_at(depth: Option<usize>, header: ForwardedHeader, peer: &str, lines: &[&[u8]]) -> String {
         let config = ClientIpConfig {
+            depth,
             trusted_proxies: vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()],
             trusted_lists: Vec::new(),
             header,
@@ -221,6 +234,33 @@ mod tests {
         ] {
             assert_eq!(xff("10.0.0.1", line), client, "{line}");
         }
+    }
+
+    #[test]
+    fn a_depth_counts_from_the_right() {
+        let xff = |depth, peer, line: &str| {
+            resolve_at(Some(depth), ForwardedHeader::XForwardedFor, peer, &[line.as_bytes()])
+        };
+        for (depth, line, client) in [
+            (1, "1.2.3.4, 198.51.100.7", "198.51.100.7"),
+            (2, "1.2.3.4, 198.51.100.7, 203.0.113.5", "198.51.100.7"),
+            (2, "1.2.3.4, 10.1.1.1, 10.2.2.2", "10.1.1.1"), // also one that is trusted
+            (2, "198.51.100.7", "10.0.0.1"),                // fewer proxies than there are
+            (2, "", "10.0.0.1"),
+            (2, "junk, 198.51.100.7", "10.0.0.1"),
+            (2, "198.51.100.7, junk", "198.51.100.7"),
+            (2, "198.51.100.7, ", "198.51.100.7"),
+        ] {
+            assert_eq!(xff(depth, "10.0.0.1", line), client, "{depth}: {line}");
+        }
+        assert_eq!(
+            xff(2, "203.0.113.9", "1.2.3.4, 5.6.7.8"),
+            "203.0.113.9",
+            "an untrusted peer is not believed"
+        );
+        let forwarded = b"for=1.2.3.4, for=198.51.100.7, for=_hidden";
+        let client = resolve_at(Some(2), ForwardedHeader::Forwarded, "10.0.0.1", &[forwarded]);
+        assert_eq!(client, "198.51.100.7");
     }
 
     #[test]

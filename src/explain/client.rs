@@ -18,6 +18,11 @@ pub(super) fn why(snapshot: &Snapshot, peer: IpAddr, client: IpAddr, headers: &H
             false => format!("{peer} is the peer"),
         };
     }
+    let is_at =
+        |depth| format!("the peer {peer} is a proxy; {header} names {client}, number {depth} from its end");
+    if let Some(depth) = config.depth.filter(|_| sent && client != peer) {
+        return is_at(depth);
+    }
     match (sent, client == peer) {
         (false, _) => format!("the peer {peer} is a trusted proxy, but sent no {header}"),
         (true, true) => format!("the peer {peer} is a trusted proxy, but {header} names no other address"),

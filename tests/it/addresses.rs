@@ -15,6 +15,23 @@ fn from(address: &str) -> [(&str, &str); 1] {
     [("x-forwarded-for", address)]
 }
 
+/// Where only the number of proxies is known, the address that the outermost one wrote counts, whatever the client sent.
+#[test]
+fn proxies_are_counted() {
+    let gateway = Gateway::start(
+        "client_ip: {depth: 2}\nlimits: {l: {key: ip, rate: 2/day}}\n\
+         routes: [{name: all, respond: {status: 200}, limits: [l]}]\n",
+    );
+    for (line, client) in [
+        ("6.6.6.6, 192.0.2.1, 203.0.113.1", "192.0.2.1"),
+        ("192.0.2.2, 203.0.113.1", "192.0.2.2"),
+        ("203.0.113.1", "127.0.0.1"),
+    ] {
+        assert_eq!(gateway.ask("GET", "/", &from(line)).status, 200, "{line}");
+        assert_eq!(gateway.remaining("l", client), 1, "{line}");
+    }
+}
+
 /// However proxies spell an address, it is one client; what they hide or cannot be read is counted as the last proxy.
 #[test]
 fn every_spelling_is_one_client() {

@@ -134,6 +134,9 @@ pub struct ClientIpConfig {
     pub trusted_lists: Vec<TrustedList>,
     /// The header in which proxies name the client.
     pub header: ForwardedHeader,
+    /// How many proxies in a row are in front of the gateway: the client is this element of the header's list, counted
+    /// from its end. `None` if proxies are known by their addresses.
+    pub depth: Option<usize>,
     /// Prefix length of the IPv6 networks that count as one client.
     pub ipv6_prefix: u8,
 }
@@ -177,6 +180,12 @@ impl ClientIpConfig {
     /// Whether any proxies are trusted.
     #[inline]
     pub const fn has_proxies(&self) -> bool {
+        self.names_proxies() || self.depth.is_some()
+    }
+
+    /// Whether the addresses of proxies are known. Otherwise, with a depth, every peer is a proxy.
+    #[inline]
+    pub const fn names_proxies(&self) -> bool {
         !self.trusted_proxies.is_empty() || !self.trusted_lists.is_empty()
     }
 }

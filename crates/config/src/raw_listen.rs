@@ -111,6 +111,11 @@ mapping! {
         /// one that contains one address, such as CF-Connecting-IP, True-Client-IP or Fly-Client-IP.
         #[schemars(with = "Option<hints::Header>", extend("examples" = ["x-forwarded-for", "forwarded", "x-real-ip"]))]
         header: RawText,
+        /// How many proxies in a row are in front of the gateway, each of which adds its peer to the header: the client is
+        /// this address of the list, counted from its end. Without trusted_proxies every peer is a proxy. Default: the
+        /// last address that is no trusted proxy.
+        #[schemars(extend("minimum" = 1, "maximum" = 32))]
+        depth: RawCount,
         /// The length of the IPv6 prefix that counts as one client. Default: 64.
         #[schemars(extend("minimum" = 1, "maximum" = 128))]
         ipv6_prefix: RawCount,

@@ -106,7 +106,7 @@ pub(super) fn warnings(limits: &Section<LimitConfig>, known: Known<'_>, report: 
 fn priorities(known: Known<'_>, report: &mut Report) {
     let Known { raw, .. } = known;
     let header = raw.priorities.as_ref().and_then(|priorities| priorities.value.header.as_ref());
-    if let Some(header) = header.filter(|_| known.client_ip.trusted_proxies.is_empty()) {
+    if let Some(header) = header.filter(|_| !known.client_ip.has_proxies()) {
         let problem = header.problem("`header` has no effect without `trusted_proxies`");
         report.warning(problem.help("name the proxies in front of the gateway; nobody else is believed"));
     }

@@ -29,6 +29,7 @@ pub(super) fn client_ip(
         trusted_proxies: Vec::new(),
         trusted_lists: Vec::new(),
         header: ForwardedHeader::XForwardedFor,
+        depth: None,
         ipv6_prefix: 64,
     };
     let mut files: Vec<ListConfig> = Vec::new();
@@ -53,15 +54,34 @@ pub(super) fn client_ip(
             }
         }
     }
+    config.depth = raw
+        .depth
+        .as_ref()
+        .and_then(|depth| in_range(depth, 1..=32, "depth", report))
+        .map(|depth| depth as usize);
     if let Some(text) = &raw.header {
         config.header = header(text, report).unwrap_or(config.header);
         let nobody = raw.trusted_proxies.as_ref().is_none_or(|proxies| proxies.value.is_empty());
-        if nobody && !raw.wrong.contains(&"trusted_proxies") {
+        if nobody
+            && raw.depth.is_none()
+            && !raw.wrong.iter().any(|field| ["trusted_proxies", "depth"].contains(field))
+        {
             report.warning(
                 text.problem("`header` has no effect without `trusted_proxies`")
                     .help("name the proxies in front of the gateway; nobody else is believed"),
             );
         }
+    }
+    if let Some(depth) = &raw.depth
+        && !matches!(config.header, ForwardedHeader::XForwardedFor | ForwardedHeader::Forwarded)
+    {
+        report.error(
+            Problem::new(
+                depth.at,
+                format!("`depth` needs a list of addresses, and `{}` has one", config.header.name()),
+            )
+            .help("remove `depth`, or use `header: x-forwarded-for` or `header: forwarded`"),
+        );
     }
     if let Some(prefix) = &raw.ipv6_prefix {
         config.ipv6_prefix = in_range(prefix, 1..=128, "ipv6_prefix", report).map_or(64, |n| n as u8);
