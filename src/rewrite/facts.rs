@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use crate::auth::Identity;
 use crate::message::RequestId;
 use crate::route::host;
+use crate::tls::Identified;
 use sluicegate_config::{Params, PathError, RouteConfig, Variable, normalize};
 use sluicegate_wire::RequestHead;
 
@@ -25,6 +26,8 @@ pub struct Facts<'a> {
     pub id: &'a RequestId,
     /// The scheme that the client used.
     pub scheme: &'a str,
+    /// The owner of the client's verified certificate.
+    pub certified: Option<&'a Identified>,
 }
 
 impl Facts<'_> {
@@ -57,6 +60,8 @@ impl Facts<'_> {
             Variable::Metadata(name) => same(self.identity?.metadata(name)?.as_bytes()),
             Variable::Plan => same(self.identity?.plan()?.as_bytes()),
             Variable::User => same(self.identity?.token.as_deref()?.user()?.as_bytes()),
+            Variable::TlsSubject => Some(Cow::Borrowed(self.certified?.subject.as_bytes())),
+            Variable::TlsFingerprint => Some(Cow::Borrowed(self.certified?.fingerprint.as_bytes())),
             Variable::Claim(name) => same(self.identity?.token.as_deref()?.claim(name)?.as_bytes()),
         }
     }

@@ -177,6 +177,31 @@ fn clients_are_known_by_their_certificates() {
     until("the new authority is in force", || ask(Some(&bob)).is_err().then_some(()));
 }
 
+/// The upstream is told whose certificate it was; clients cannot say it themselves.
+#[test]
+fn the_upstream_is_told_the_certificate() {
+    let authority = Authority::new();
+    let upstream = Upstream::answering("ok");
+    let rules = format!(
+        "upstreams: {{api: {{servers: ['http://{}']}}}}\n\
+         request_headers: {{set: {{X-Subject: '{{tls:subject}}', X-Print: 'sha256={{tls:fingerprint}}'}}}}\n\
+         routes: [{{name: all, upstream: api}}]\n",
+        upstream.address
+    );
+    let (gateway, _) = one(&authority, ", client_ca: ca.pem, client_auth: optional", &rules);
+    let ask = |own: Option<&Certificate>| {
+        let mut client = connect(&gateway, &authority.client(own), "api.test").unwrap();
+        assert_eq!(client.ask("/", &[("x-subject", "CN=root"), ("x-print", "x")]).unwrap().0, 200);
+        let head = upstream.last().head;
+        (head.one("x-subject").map(str::to_owned), head.one("x-print").map(str::to_owned))
+    };
+    let alice = authority.sign_client("alice");
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &alice.der());
+    let print: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(ask(Some(&alice)), (Some("CN=alice,O=Tests".to_owned()), Some(format!("sha256={print}"))));
+    assert_eq!(ask(None), (None, Some("sha256=".to_owned())));
+}
+
 /// What the client was remembered for holds under the same rules only.
 #[test]
 fn sessions_are_resumed() {

@@ -39,6 +39,10 @@ pub enum Variable {
     User,
     /// A claim of a verified token.
     Claim(String),
+    /// The subject of the client's verified certificate.
+    TlsSubject,
+    /// The SHA-256 of the client's verified certificate.
+    TlsFingerprint,
 }
 
 impl Variable {

@@ -91,6 +91,7 @@ impl RequestContext {
         let listener = listener.map(|listener| listener.name.as_str());
         let route = self.route.map(|route| &config.routes[route]);
         let (client, id, scheme) = (self.client, self.id(), self.scheme(parts));
-        Facts { route, listener, parts, client, identity, id, scheme }
+        let certified = self.connection().tls.as_deref().and_then(|tls| tls.client.as_ref());
+        Facts { route, listener, parts, client, identity, id, scheme, certified }
     }
 }

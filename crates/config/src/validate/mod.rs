@@ -120,6 +120,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         consumers: context.consumers,
         checked: context.checked,
         tokens: context.tokens,
+        certified: context.certified,
     };
     let of_jwt = jwt.iter().flat_map(|jwt| &jwt.forward);
     let of_answers = introspection.iter().flat_map(|introspection| &introspection.forward);

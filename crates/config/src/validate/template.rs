@@ -16,6 +16,8 @@ pub(super) struct Names<'a> {
     pub(super) tokens: bool,
     /// Whether requests are checked outside.
     pub(super) checked: bool,
+    /// Whether clients are asked for certificates.
+    pub(super) certified: bool,
 }
 
 /// The pieces of a text; a brace is doubled to stay one.
@@ -68,6 +70,8 @@ fn variable(name: &At<String>, names: Names<'_>, report: &mut Report) -> Option<
     let found = match (text.split_once(':'), plain) {
         (Some(("jwt", claim)), _) if !claim.is_empty() => Variable::Claim(claim.to_owned()),
         (Some(("metadata", name)), _) if !name.is_empty() => Variable::Metadata(name.to_owned()),
+        (Some(("tls", "subject")), _) => Variable::TlsSubject,
+        (Some(("tls", "fingerprint")), _) => Variable::TlsFingerprint,
         (Some(("path", param)), _) if !param.is_empty() => return param_of(name, param, names, report),
         // A parameter is nearer than what all requests have.
         (None, _) if has_param(names, text) => return param_of(name, text, names, report),
@@ -86,6 +90,9 @@ fn variable(name: &At<String>, names: Names<'_>, report: &mut Report) -> Option<
         }
         Variable::User | Variable::Claim(_) if !names.tokens => {
             Some(("`auth.jwt` or `auth.introspection`", "auth: {jwt: {jwks: {url: https://…}}}"))
+        }
+        Variable::TlsSubject | Variable::TlsFingerprint if !names.certified => {
+            Some(("a listener with `client_ca`", "tls: {client_ca: clients.pem, …}"))
         }
         Variable::Plan if !names.tokens && !names.consumers && !names.checked => {
             Some(("consumers or `auth.jwt`", "auth: {api_key: {consumers: consumers.yaml}}"))
@@ -135,7 +142,7 @@ fn unknown(name: &At<String>, names: Names<'_>, report: &mut Report) {
         Some(near) => problem.help(format!("did you mean `{{{near}}}`?")),
         None => {
             let mut all: Vec<&str> = known.collect();
-            all.extend(["path:NAME", "metadata:NAME", "jwt:CLAIM"]);
+            all.extend(["path:NAME", "metadata:NAME", "jwt:CLAIM", "tls:subject", "tls:fingerprint"]);
             problem.help(format!("known variables: {}; {{{{ and }}}} are braces that stay", all.join(", ")))
         }
     });
