@@ -99,7 +99,7 @@ pub fn keys(data: &[u8]) {
         found.map_err(|stop| match stop {
             EarlyExit::Rejected(why) => Some(why),
             EarlyExit::Unauthenticated(denied) => Some(denied.reject),
-            EarlyExit::LikelyRefused(_) | EarlyExit::RulesUnknown(_) | EarlyExit::Ask(_) => None,
+            EarlyExit::LikelyRefused(_) | EarlyExit::RulesUnknown(_) | EarlyExit::Ask { .. } => None,
         })
     };
     assert_eq!(fingerprints(), fingerprints());

@@ -38,8 +38,6 @@ pub struct Connection {
     exchanges: Cell<usize>,
     /// Whether its request waits in a queue: of a leaky bucket, or of an upstream.
     pub(crate) queued: Cell<bool>,
-    /// Over HTTP/2, the deadlines of the request that begins next.
-    pub(crate) next_stream: RefCell<Option<Rc<Deadline>>>,
     /// Interim responses of the upstream to the request that is being polled. The protocol sends them after the poll.
     interims: RefCell<Vec<Interim>>,
 }
@@ -72,7 +70,6 @@ impl Connection {
             _counted: counted,
             exchanges: Cell::new(0),
             queued: Cell::new(false),
-            next_stream: RefCell::new(None),
             interims: RefCell::default(),
         }
     }
@@ -135,15 +132,6 @@ impl Connection {
     /// Whether no request is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         self.exchanges.get() == 0
-    }
-
-    /// The deadlines of a request that begins: its own if requests share the connection, else those of the connection.
-    pub(crate) fn request_deadline(&self) -> Rc<Deadline> {
-        if !self.shared {
-            return Rc::clone(&self.deadline);
-        }
-        let next = self.next_stream.borrow_mut().take();
-        next.unwrap_or_else(|| self.worker.deadlines.register(u64::MAX)) // no group: it ends with its connection
     }
 }
 

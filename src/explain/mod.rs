@@ -151,8 +151,8 @@ impl Snapshot {
                     }
                     _ => break (exit.matched, None),
                 },
-                Err(EarlyExit::Ask(asked)) => {
-                    let assumed = answers.ask_or_assume(*asked, live.map(|live| live.clock)).await;
+                Err(EarlyExit::Ask { question, .. }) => {
+                    let assumed = answers.ask_or_assume(*question, live.map(|live| live.clock)).await;
                     explanation.detail = explanation.detail.take().or(assumed.map(str::to_owned));
                 }
                 Err(EarlyExit::Rejected(reject)) => return self.rejected(explanation, &reject, parts),

@@ -191,7 +191,7 @@ impl<'s> Replay<'s> {
                     _ => row,
                 };
             }
-            Err(EarlyExit::Ask(_)) => return Row::unmatched(client), // all is answered
+            Err(EarlyExit::Ask { .. }) => return Row::unmatched(client), // all is answered
             Err(EarlyExit::Rejected(reject)) => reject,
         };
         let unmatched = Row::unmatched(client);

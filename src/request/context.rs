@@ -31,6 +31,7 @@ use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
 use crate::trace::Trace;
 use crate::upstream::{self, Exchange, ForwardError, ForwardFacts, ForwardPolicy};
+use crate::worker_state::Deadline;
 use sluicegate_config::{CorsConfig, DetailedCost, ForwardedHeader};
 use sluicegate_wire::RequestHead;
 
@@ -64,9 +65,11 @@ pub struct RequestContext {
 }
 
 impl RequestContext {
-    /// A context for a request. `parts` is its head, if it could be parsed.
+    /// A context for a request. `deadline` is that of the connection, or of the stream over HTTP/2. `parts` is its head, if it
+    /// could be parsed.
     pub fn new(
         connection: &Rc<Connection>,
+        deadline: &Rc<Deadline>,
         view: &Rc<View>,
         now: Time,
         parts: Option<&RequestHead>,
@@ -85,7 +88,7 @@ impl RequestContext {
             parts.filter(|_| view.snapshot.has_cors).and_then(|parts| parts.headers.only(header::ORIGIN));
         // Boxed, because it is moved from one owner to the next until the response has ended.
         let context = Box::new(Self {
-            exchange: Exchange::new(connection, now),
+            exchange: Exchange::new(connection, deadline, now),
             view: Rc::clone(view),
             route: None,
             client,

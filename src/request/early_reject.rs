@@ -146,7 +146,12 @@ pub enum EarlyExit<'s> {
     /// limits are selected.
     LikelyRefused(Box<Matched<'s>>),
     /// A service outside must be asked who sends the request. Nothing is charged yet.
-    Ask(Box<Question>),
+    Ask {
+        /// The index of the route.
+        route: usize,
+        /// What to ask.
+        question: Box<Question>,
+    },
     /// Authentication failed.
     Unauthenticated(Box<Unauthenticated<'s>>),
     /// The rules of some keys are not known.
@@ -200,7 +205,7 @@ impl<'s> RoutedRequest<'s, '_, '_> {
             Stop::Unproven(why) => {
                 self.unauthenticated(EarlyReject::Unproven { route: self.route_index, why })
             }
-            Stop::Ask(question) => EarlyExit::Ask(Box::new(question)),
+            Stop::Ask(question) => EarlyExit::Ask { route: self.route_index, question: Box::new(question) },
         })
     }
 

@@ -4,9 +4,10 @@
 //! both with the counters of this process. [`serve`] acts on the decision.
 
 use std::borrow::Cow;
+use std::pin::pin;
 use std::rc::Rc;
 
-use http::{Method, header};
+use http::Method;
 use sluicegate_limiter::Time;
 
 use crate::auth::check::Check;
@@ -20,6 +21,7 @@ use crate::refusal_reason::RefusalReason;
 use crate::request::cost::settled;
 use crate::request::disposition::{Admitted, Disposition};
 use crate::request::early_reject::{self, EarlyExit, EarlyReject, respond_unauthenticated};
+use crate::request::head_checks;
 use crate::request::limit_selection::{LimitSelection, RoutedRequest, Scope};
 use crate::request::verdict::{Evaluated, Matched, Origin};
 use crate::request::{RequestContext, Response, Services, View};
@@ -28,6 +30,7 @@ use crate::rewrite::{Unwritable, with_path};
 use crate::route::{NoHost, NormalPath, RouteQuery, host, is_doubtful, is_plain};
 use crate::snapshot::{Snapshot, Target};
 use crate::upstream::{self, ForwardError};
+use crate::worker_state::Deadline;
 use sluicegate_config::PathError;
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
@@ -51,7 +54,7 @@ pub fn evaluate<'s>(
             Err(EarlyExit::Unauthenticated(exit)) => break (exit.matched, Some(exit.reject)),
             Err(EarlyExit::RulesUnknown(exit)) => break (exit.matched, None),
             Err(EarlyExit::Rejected(reject)) => return Err(reject),
-            Err(EarlyExit::Ask(_)) => {
+            Err(EarlyExit::Ask { .. }) => {
                 result = match_answered(snapshot, origin, parts, now, &|_| false, &Answers::offline());
             }
             Err(EarlyExit::LikelyRefused(matched)) => match matched.refused_locally(now) {
@@ -96,15 +99,7 @@ pub fn match_answered<'s>(
     may_refuse: &dyn Fn(&[Ask<'_>]) -> bool,
     answers: &Answers,
 ) -> Result<Matched<'s>, EarlyExit<'s>> {
-    if !is_served(&parts.method) {
-        return Err(EarlyReject::Method.into());
-    }
-    if parts.headers.contains_key(header::TRANSFER_ENCODING) && !is_chunked(&parts.headers) {
-        return Err(EarlyReject::Framing.into());
-    }
-    if upstream::nominates(&parts.headers, &snapshot.reserved) {
-        return Err(EarlyReject::Nominated.into());
-    }
+    head_checks::check(parts, &snapshot.reserved)?;
     let host = host(parts).map_err(|NoHost| EarlyReject::Host)?;
     if origin.tls.is_some_and(|tls| tls.is_misdirected(&host)) {
         return Err(EarlyReject::Misdirected.into());
@@ -182,56 +177,63 @@ pub fn match_answered<'s>(
     }
 }
 
-/// Whether the gateway serves a method. TRACE and TRACK would return the headers that a proxy adds. A method with lower
-/// case letters is rejected because methods are case-sensitive to routes but may not be to the upstream.
-fn is_served(method: &Method) -> bool {
-    match method.as_str() {
-        "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS" => true,
-        "CONNECT" | "TRACE" | "TRACK" => false,
-        other => !other.bytes().any(|b| b.is_ascii_lowercase()),
-    }
-}
-
-/// Whether the only transfer coding is `chunked`: the gateway decodes no other.
-fn is_chunked(headers: &Headers) -> bool {
-    let only = headers.only(header::TRANSFER_ENCODING);
-    only.is_some_and(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"chunked"))
-}
-
 /// The response to a request that could not be parsed. It is counted like any other.
-pub fn refuse(services: &Services, connection: &Rc<Connection>, error: LocalError) -> Response {
+pub fn refuse(
+    services: &Services,
+    connection: &Rc<Connection>,
+    deadline: &Rc<Deadline>,
+    error: LocalError,
+) -> Response {
     let (view, now) = (services.view(), connection.worker.clock().now());
-    let context = RequestContext::new(connection, &view, now, None);
+    let context = RequestContext::new(connection, deadline, &view, now, None);
     let response = context.refuse(error);
     context.finish(response.into())
 }
 
 /// Serves one request. Every response comes from here, also a refusal or an error: the protocols above see no failure.
-/// Parts of the request head may be gone afterwards.
+/// `deadline` is that of the connection, or of the stream over HTTP/2. Parts of the request head may be gone afterwards.
 pub async fn serve(
     services: &Services,
     connection: &Rc<Connection>,
+    deadline: &Rc<Deadline>,
     parts: &mut RequestHead,
     body: RequestBody,
 ) -> Response {
     let view = services.view();
     let now = connection.worker.clock().now();
     view.snapshot.underscores.clean(&mut parts.headers);
-    let mut context = RequestContext::new(connection, &view, now, Some(parts));
+    let mut context = RequestContext::new(connection, deadline, &view, now, Some(parts));
+    let mut body = Some(body);
+    let answered = {
+        // The total timeout holds for everything that is awaited in there.
+        let answering = pin!(respond(&view, &mut context, parts, &mut body, now));
+        deadline.within_total(&connection.worker.deadlines, answering).await
+    };
+    let response = answered.unwrap_or_else(|| context.refuse(LocalError::TimedOut).into());
+    if let Some(body) = body {
+        body.drain(parts);
+    }
+    context.finish(response)
+}
 
+/// Decides on a request, and forwards or answers it. Takes `body` out only if it is forwarded.
+async fn respond(
+    view: &View,
+    context: &mut RequestContext,
+    parts: &mut RequestHead,
+    body: &mut Option<RequestBody>,
+    now: Time,
+) -> upstream::Response {
     // Everything that does not wait is in functions of its own, whose locals are not memory of this future, and other futures
     // are boxed: a box of at most 1 KiB is allocated fast (decision 26).
-    let disposition = match evaluate_local(&view, &mut context, parts, now) {
+    let disposition = match evaluate_local(view, context, parts, now) {
         Ok(disposition) => disposition,
-        Err(result) => boxed_future(|| evaluate_shared(&view, *result, &mut context, parts, now)).await,
+        Err(result) => boxed_future(|| evaluate_shared(view, *result, context, parts, now)).await,
     };
     let Admitted { route, identity, normal_path, affinity, rate_limit_headers, delay } =
         match disposition.admitted() {
             Ok(admitted) => admitted,
-            Err(response) => {
-                body.drain(parts);
-                return context.finish(response.into());
-            }
+            Err(response) => return response.into(),
         };
     if !delay.is_zero() {
         boxed_future(|| context.wait_for_turn()).await;
@@ -239,7 +241,6 @@ pub async fn serve(
 
     let mut response: upstream::Response = match &route.target {
         Target::Answer { status, body: content, content_type } => {
-            body.drain(parts);
             let response = respond::fixed(*status, content.clone(), content_type);
             if status.as_u16() >= 400 {
                 context.refused(RefusalReason::Respond, None);
@@ -248,7 +249,6 @@ pub async fn serve(
             response.into()
         }
         Target::Redirect { status, to } => {
-            body.drain(parts);
             let response = respond::redirect(*status, &context.location(to, parts, &identity));
             context.charge(|cost, base| settled(cost, base, response.status, &response.headers));
             response.into()
@@ -257,8 +257,7 @@ pub async fn serve(
             if context.is_bounded(*index)
                 && let Err(response) = context.take_place(*index, parts, &identity).await
             {
-                body.drain(parts);
-                return context.finish(response.into());
+                return response.into();
             }
             match context.rewrite(parts, &identity) {
                 Ok(Some(target)) => parts.target = parts.target.with(&target),
@@ -267,11 +266,7 @@ pub async fn serve(
                         parts.target = with_path(&parts.target, &path);
                     }
                 }
-                Err(Unwritable) => {
-                    body.drain(parts);
-                    let response = context.fail(&ForwardError::Unwritable);
-                    return context.finish(response.into());
-                }
+                Err(Unwritable) => return context.fail(&ForwardError::Unwritable).into(),
             }
             context.set_upstream(*index);
             if let Some(jwt) = &view.snapshot.jwt {
@@ -290,6 +285,7 @@ pub async fn serve(
                 let consumer = auth::consumer_headers(&view.snapshot.config.api_key, check, &identity);
                 let facts = context.forward_facts(route.forward, affinity, consumer);
                 let rules = |headers: &mut Headers| context.apply_header_rules(headers);
+                let body = body.take().unwrap_or(RequestBody::None);
                 upstream::prepare(context.exchange(), upstream, &facts, parts, body, rules)
             };
             let result = match outgoing {
@@ -312,7 +308,7 @@ pub async fn serve(
     if let Some(headers) = rate_limit_headers {
         headers.write(response.status, &mut response.headers);
     }
-    context.finish(response)
+    response
 }
 
 /// Matches a request and evaluates its limits, if the counters of this process suffice.
@@ -364,6 +360,7 @@ async fn evaluate_shared<'s>(
         match result {
             Ok(matched) => break (matched, None),
             Err(EarlyExit::RulesUnknown(exit)) => {
+                context.start_timeout(exit.matched.route_index);
                 if let Some(in_force) = &view.snapshot.rules {
                     rules.extend(in_force.rules.load(&exit.questions).await);
                     now = context.now();
@@ -394,7 +391,8 @@ async fn evaluate_shared<'s>(
                     context.set_matched(matched, parts);
                 }
             }
-            Err(EarlyExit::Ask(question)) => {
+            Err(EarlyExit::Ask { route, question }) => {
+                context.start_timeout(route);
                 now = context.ask(&mut answers, *question, parts).await;
                 let origin = Origin { rules: &rules, ..context.origin() };
                 result = match_answered(&view.snapshot, origin, parts, now, &|_| false, &answers);

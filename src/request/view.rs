@@ -62,7 +62,7 @@ impl View {
                 return Rc::clone(same);
             }
             let seed = process.clock.now().as_nanos() ^ worker as u64;
-            Rc::new(Upstream::new(state, metrics.upstream(name, worker), seed, old.map(Rc::as_ref)))
+            Upstream::new(state, metrics.upstream(name, worker), seed, old.map(Rc::as_ref))
         });
         let log_before = before.and_then(|before| before.access_log.as_ref());
         let log = snapshot.config.access_log.clone().zip(process.access_log.load_full());

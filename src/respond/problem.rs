@@ -70,6 +70,8 @@ pub enum LocalError {
     GatewayOverloaded(u8),
     /// 504: the upstream did not respond in time.
     UpstreamSlow,
+    /// 504: the request waited for longer than its total timeout.
+    TimedOut,
 }
 
 impl From<HeadError> for LocalError {
@@ -109,7 +111,7 @@ impl LocalError {
             | Self::UpstreamOverloaded(_)
             | Self::GatewayOverloaded(_)
             | Self::AuthAway => StatusCode::SERVICE_UNAVAILABLE,
-            Self::UpstreamSlow => StatusCode::GATEWAY_TIMEOUT,
+            Self::UpstreamSlow | Self::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 
@@ -126,7 +128,7 @@ impl LocalError {
             Self::AddressDenied => RefusalReason::List,
             Self::NoRoute => RefusalReason::NoRoute,
             Self::Method => RefusalReason::Method,
-            Self::Slow => RefusalReason::Timeout,
+            Self::Slow | Self::TimedOut => RefusalReason::Timeout,
             Self::TooLarge => RefusalReason::TooLarge,
             Self::TargetTooLong => RefusalReason::UriTooLong,
             Self::Expectation => RefusalReason::Expectation,
@@ -169,6 +171,7 @@ impl LocalError {
             Self::UpstreamOverloaded(_) => "the servers behind the gateway are overloaded; try again later",
             Self::GatewayOverloaded(_) => "the gateway is overloaded; try again later",
             Self::UpstreamSlow => "the server behind the gateway did not respond in time",
+            Self::TimedOut => "the request took longer than this route allows",
         }
     }
 

@@ -2,8 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio_rustls::TlsConnector;
@@ -28,6 +29,8 @@ pub struct Upstream {
     connector: Option<TlsConnector>,
     set: RefCell<EndpointSet>,
     random: RandomSource,
+    /// The upstream of this name under the configuration in force, for requests that wait over a reload.
+    latest: Rc<RefCell<Weak<Self>>>,
     pub(super) retry_budget: RetryBudget,
     pub(super) metrics: Arc<UpstreamMetrics>,
 }
@@ -60,6 +63,9 @@ pub(crate) struct Permit {
 /// The endpoints that were tried for a request.
 pub(super) type Tried = SmallVec<[Rc<Endpoint>; 2]>;
 
+/// How often a request that waits for a permit looks for changes that nobody notifies it of.
+const RECHECK: Duration = Duration::from_millis(100);
+
 /// The result of a choice.
 enum Choice {
     Permit(Permit),
@@ -76,17 +82,21 @@ impl Upstream {
         metrics: Arc<UpstreamMetrics>,
         seed: u64,
         before: Option<&Self>,
-    ) -> Self {
+    ) -> Rc<Self> {
         let endpoints = before.map(|before| before.set.borrow().endpoints.clone()).unwrap_or_default();
         let connector = connector(state);
-        Self {
+        let latest = before.map(|before| Rc::clone(&before.latest)).unwrap_or_default();
+        let upstream = Rc::new(Self {
             state: Arc::clone(state),
             set: RefCell::new(EndpointSet::new(state, &endpoints, connector.as_ref())),
             connector,
             random: RandomSource::new(seed),
+            latest,
             retry_budget: RetryBudget::new(),
             metrics,
-        }
+        });
+        upstream.latest.replace(Rc::downgrade(&upstream));
+        upstream
     }
 
     /// Its configuration.
@@ -123,29 +133,36 @@ impl Upstream {
         exchange: &Exchange,
         affinity: Option<u64>,
         tried: &[Rc<Endpoint>],
-        now: u64,
     ) -> Result<Permit, ForwardError> {
-        match self.choose(affinity, tried, now) {
+        let now = || exchange.connection().worker.deadlines.now();
+        match self.choose(affinity, tried, now()) {
             Choice::Permit(permit) => return Ok(permit),
             Choice::None => return Err(ForwardError::NoServer),
             Choice::Full => {}
         }
-        let waiting = self.state.persistent().wait(self.config().max_pending).ok_or(ForwardError::Busy)?;
+        let persistent = self.state.persistent();
+        let waiting =
+            persistent.wait(self.config().max_pending, !tried.is_empty()).ok_or(ForwardError::Busy)?;
         let wait = async {
             loop {
                 let mut freed = pin!(waiting.freed().notified());
                 freed.as_mut().enable(); // so that a release during the choice is not missed
-                match self.choose(affinity, tried, now) {
+                let latest = self.latest.borrow().upgrade();
+                match latest.as_deref().unwrap_or(self).choose(affinity, tried, now()) {
                     Choice::Permit(permit) => return Ok(permit),
-                    Choice::None => return Err(ForwardError::NoServer),
-                    Choice::Full => freed.await,
+                    Choice::None => {
+                        persistent.freed(); // another request may use what this one cannot
+                        return Err(ForwardError::NoServer);
+                    }
+                    // Nobody notifies when an ejection ends, a server becomes healthy, or a reload raises the limit.
+                    Choice::Full => _ = tokio::time::timeout(RECHECK, freed).await,
                 }
             }
         };
-        exchange
-            .with_timeout(self.config().timeouts.connect, boxed_future(|| wait).as_mut())
-            .await
-            .unwrap_or(Err(ForwardError::Busy))
+        let waited =
+            exchange.with_timeout(self.config().timeouts.connect, boxed_future(|| wait).as_mut()).await;
+        let late = || if exchange.is_over() { ForwardError::ResponseTimeout } else { ForwardError::Busy };
+        waited.unwrap_or_else(|| Err(late()))
     }
 
     /// Whether there is a healthy endpoint that was not `tried`.

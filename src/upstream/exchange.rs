@@ -52,11 +52,11 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// An exchange on a connection. Its deadlines are those of the request that begins next on the connection.
-    pub(crate) fn new(connection: &Rc<Connection>, now: Time) -> Self {
+    /// An exchange on a connection. `deadline` is that of the connection, or of the stream if the connection is multiplexed.
+    pub(crate) fn new(connection: &Rc<Connection>, deadline: &Rc<Deadline>, now: Time) -> Self {
         Self {
             connection: Rc::clone(connection),
-            deadline: connection.request_deadline(),
+            deadline: Rc::clone(deadline),
             released: now,
             id: OnceCell::new(),
             idle: Cell::new(Duration::from_secs(60)),
@@ -164,6 +164,11 @@ impl Exchange {
         self.permit.set(Some(permit));
     }
 
+    /// Gives the permit back.
+    pub(super) fn release_permit(&self) {
+        drop(self.permit.take());
+    }
+
     /// Notes the request body that is forwarded, to count its bytes.
     pub(super) fn set_upload(&self, upload: &Rc<Upload>) {
         let _ = self.upload.set(Rc::clone(upload)); // a request has one body
@@ -217,9 +222,9 @@ impl Exchange {
         }
     }
 
-    /// Sets the total timeout of the request.
+    /// Sets the total timeout of the request, unless it is set: it begins with the head, and a request that waited is matched again.
     pub(crate) fn set_total(&self, within: Option<Duration>) {
-        if let Some(within) = within {
+        if let Some(within) = within.filter(|_| !self.deadline.total_is_set()) {
             self.deadline.set_total(Some(self.connection.worker.deadlines.after(within)));
         }
     }

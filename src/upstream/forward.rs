@@ -72,7 +72,11 @@ const MAX_REFUSED: usize = 8;
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         let now = self.exchange.connection().worker.clock().now();
-        self.upstream.metrics.finish(self.outcome, now.since(self.exchange.released()));
+        let outcome = match self.outcome {
+            UpstreamOutcome::ClientLeft if self.exchange.is_over() => UpstreamOutcome::ResponseTimeout,
+            outcome => outcome,
+        };
+        self.upstream.metrics.finish(outcome, now.since(self.exchange.released()));
     }
 }
 
@@ -167,7 +171,7 @@ async fn attempt(
     let mut extra_attempts = 0;
     upstream.retry_budget.earn(config.retries.budget);
     loop {
-        let permit = upstream.permit(exchange, outgoing.affinity, &tried, now()).await;
+        let permit = upstream.permit(exchange, outgoing.affinity, &tried).await;
         let permit = permit.inspect_err(|error| {
             tracing::debug!(request = exchange.id().as_str(), upstream = name, %error, "no upstream endpoint");
             exchange.log_no_endpoint(error);
@@ -189,6 +193,8 @@ async fn attempt(
             ForwardError::Unanswered(_) => outgoing.is_repeatable(),
             _ => false,
         };
+        // Others may have it while this request waits for another server.
+        exchange.release_permit();
         tried.push(Rc::clone(&endpoint));
         let now = now();
         if is_safe && error.is_unsent() && upstream.has_siblings(&endpoint, &tried, now) {

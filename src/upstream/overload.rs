@@ -118,6 +118,14 @@ impl Overload {
         Arc::new(Self { gate, pool: Mutex::default(), shed: Default::default() })
     }
 
+    /// The upstream is not protected any more: all that wait go in.
+    pub(super) fn lift(&self, now: Time) {
+        self.alone(now, true);
+        let mut gate = self.gate();
+        gate.lift();
+        gate.release(now, |turn| turn.send(()).is_ok());
+    }
+
     fn gate(&self) -> MutexGuard<'_, Gate<Turn>> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -56,7 +56,9 @@ pub(super) type WeightedEndpoints = Vec<(Arc<EndpointState>, u64)>;
 pub(super) struct PersistentState {
     /// Requests that wait for a permit.
     waiting: AtomicUsize,
-    /// Notifies one of them when a permit is released.
+    /// Those of them that cannot use every endpoint, because they have tried some.
+    picky: AtomicUsize,
+    /// Notifies them when a permit is released.
     freed: Notify,
     ejections: AtomicU64,
     /// Connections on which servers sent unsolicited bytes.
@@ -64,7 +66,10 @@ pub(super) struct PersistentState {
 }
 
 /// Counts a request that waits for a permit until it is dropped.
-pub(super) struct Waiting<'a>(&'a PersistentState);
+pub(super) struct Waiting<'a> {
+    persistent: &'a PersistentState,
+    is_picky: bool,
+}
 
 /// The status of a server for operators.
 pub struct ServerStatus {
@@ -151,6 +156,9 @@ impl UpstreamState {
             config: config.clone(),
             tls: tls.cloned(),
         };
+        if let (Some(before), None) = (before.and_then(|before| before.overload.as_ref()), &state.overload) {
+            before.lift(now);
+        }
         state.persistent.freed.notify_waiters(); // the limit may be higher
         Arc::new(state)
     }
@@ -330,16 +338,22 @@ impl PersistentState {
         self.unsolicited.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a request that waits for a permit; `None` if `max` requests wait already.
-    pub(super) fn wait(&self, max: usize) -> Option<Waiting<'_>> {
+    /// Counts a request that waits for a permit; `None` if `max` requests wait already. `is_picky` says whether there are endpoints
+    /// that it cannot use.
+    pub(super) fn wait(&self, max: usize, is_picky: bool) -> Option<Waiting<'_>> {
         let next = |waiting| (waiting < max).then_some(waiting + 1);
-        self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).ok().map(|_| Waiting(self))
+        self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).ok()?;
+        self.picky.fetch_add(usize::from(is_picky), Ordering::SeqCst);
+        Some(Waiting { persistent: self, is_picky })
     }
 
-    /// Notifies a waiting request that a permit may be free. The caller has released the permit before; a waiting request is
-    /// counted before it checks for a permit. So at least one of them sees the other.
+    /// Notifies a waiting request that a permit may be free: all of them if one might be notified that cannot use it. The caller
+    /// has released the permit before; a waiting request is counted before it checks for a permit. So at least one of them
+    /// sees the other.
     pub(super) fn freed(&self) {
-        if self.waiting.load(Ordering::SeqCst) > 0 {
+        if self.picky.load(Ordering::SeqCst) > 0 {
+            self.freed.notify_waiters();
+        } else if self.waiting.load(Ordering::SeqCst) > 0 {
             self.freed.notify_one();
         }
     }
@@ -348,13 +362,14 @@ impl PersistentState {
 impl Waiting<'_> {
     /// Notified when a permit is released.
     pub(super) fn freed(&self) -> &Notify {
-        &self.0.freed
+        &self.persistent.freed
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.persistent.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.persistent.picky.fetch_sub(usize::from(self.is_picky), Ordering::SeqCst);
     }
 }
 

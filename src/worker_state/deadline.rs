@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -195,6 +196,31 @@ impl Deadline {
     /// Sets the total timeout of the request; `None` clears it.
     pub fn set_total(&self, at: Option<u64>) {
         self.total.set(at.unwrap_or(NEVER));
+    }
+
+    /// Whether there is a total timeout.
+    pub fn total_is_set(&self) -> bool {
+        self.total.get() != NEVER
+    }
+
+    /// Waits for `future`, whatever it waits for, until the total timeout expires: then `None`. `deadlines` are those of the worker. The
+    /// caller pins the future, because an async function that pins an argument holds it twice.
+    pub(crate) async fn within_total<T>(
+        &self,
+        deadlines: &Deadlines,
+        mut future: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending if self.is_over(deadlines.now()) => Poll::Ready(None),
+            Poll::Pending => {
+                if self.total_is_set() {
+                    self.set_waker(context);
+                }
+                Poll::Pending
+            }
+        })
+        .await
     }
 
     /// Whether the total timeout has expired at `now`.

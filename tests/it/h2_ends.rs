@@ -167,3 +167,25 @@ fn idle_connections_get_goaway_when_the_gateway_ends() {
         assert!(fresh.is_closed() && idle.is_closed());
     }
 }
+
+/// Streams whose requests arrive in one segment behind a long response have deadlines of their own, not those of each other.
+#[test]
+fn streams_that_wait_for_their_turn_keep_their_own_deadlines() {
+    let upstream = Upstream::scripted(|exchange| exchange.silence());
+    let gateway = fast().upstream(&upstream).start(&format!(
+        "upstreams: {{api: {{servers: [\"http://{{upstream}}\"], timeouts: {{connect: 1h, response: 20s}}, retries: 0}}}}\n\
+         routes:\n  - {{name: big, match: {{path: /big}}, respond: {{status: 200, body: \"{}\"}}}}\n  \
+         - {{name: api, upstream: api}}\n",
+        "x".repeat(60_000)
+    ));
+    let mut h2 = H2::connect(gateway.edge);
+    h2.send([get(1, "/big"), get(3, "/s0"), get(5, "/s1")].concat());
+    let mut ended: Vec<u32> = Vec::new();
+    h2.until(deadline(), |frame| {
+        let ends = frame.kind == HEADERS && frame.stream > 1;
+        ended.extend(ends.then_some(frame.stream));
+        ended.len() == 2
+    });
+    ended.sort_unstable();
+    assert_eq!(ended, [3, 5]);
+}

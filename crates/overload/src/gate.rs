@@ -121,6 +121,14 @@ impl<W> Gate<W> {
         self.settings = settings;
     }
 
+    /// Removes the limit: all that wait are released by the next [`release`](Self::release).
+    pub fn lift(&mut self) {
+        self.settings.adaptive = false;
+        self.settings.bounds.max = u32::MAX / 4; // with room for a sum
+        self.settings.reserve = 0;
+        self.recent = Recent::default();
+    }
+
     /// The requests that may be in flight.
     pub fn limit(&self) -> u32 {
         match self.share {

@@ -25,11 +25,16 @@ impl RequestContext {
     /// Notes the route, and renders the response header rules, which may depend on the identity of the sender.
     pub(super) fn set_route(&mut self, route: usize, parts: &RequestHead, identity: Option<&Identity<'_>>) {
         self.route = Some(route);
-        self.exchange.set_total(self.view.snapshot.config.routes[route].timeout);
+        self.start_timeout(route);
         let changes = self.view.snapshot.answer_headers(self.route);
         if !changes.is_empty() {
             self.answer_values = render(changes, &self.facts(parts, identity));
         }
+    }
+
+    /// Sets the total timeout of the route, if it is not set. Called before the request waits for anything.
+    pub fn start_timeout(&self, route: usize) {
+        self.exchange.set_total(self.view.snapshot.config.routes[route].timeout);
     }
 
     /// Rewrites path and query as the route says, and renders its request header rules. `None` if the target stays.

@@ -61,7 +61,7 @@ async fn serve_one(
     let (terms, response) = match request {
         Err(error) => {
             socket.ends.set(true);
-            (ResponseTerms::default(), pipeline::refuse(services, connection, *error))
+            (ResponseTerms::default(), pipeline::refuse(services, connection, &connection.deadline, *error))
         }
         Ok(Request { head, body, terms, expects_continue }) => {
             let body = std::mem::replace(body, BodyDecoder::Ended);
@@ -72,7 +72,7 @@ async fn serve_one(
                 false => RequestBody::None,
             };
             let served = {
-                let serving = pin!(pipeline::serve(services, connection, head, body));
+                let serving = pin!(pipeline::serve(services, connection, &connection.deadline, head, body));
                 socket.while_connected(serving).await
             };
             head.headers = Headers::default(); // the response may take long

@@ -68,10 +68,9 @@ async fn answer(
     (head, is_head): (Result<RequestHead, LocalError>, bool),
     body: RequestBody,
 ) {
-    connection.next_stream.replace(Some(Rc::clone(deadline)));
     let response = match head {
         Ok(mut head) => {
-            let mut serving = pin!(pipeline::serve(services, connection, &mut head, body));
+            let mut serving = pin!(pipeline::serve(services, connection, deadline, &mut head, body));
             poll_fn(|context| {
                 if !session.borrow_mut().can_proceed(key) {
                     return Poll::Pending;
@@ -84,7 +83,7 @@ async fn answer(
             })
             .await
         }
-        Err(error) => pipeline::refuse(services, connection, error),
+        Err(error) => pipeline::refuse(services, connection, deadline, error),
     };
     if let Some(mut sending) = send_head(connection, session, key, is_head, response) {
         poll_fn(|context| sending.poll(context)).await;
