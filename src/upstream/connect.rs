@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -18,9 +17,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::ForwardError;
+use super::server_address::ServerAddress;
 use super::upstream_state::UpstreamState;
 use crate::tls::{MaybeTls, UpstreamTls};
-use sluicegate_config::Protocol;
+use sluicegate_config::{Protocol, host_of};
 
 /// TLS sessions that a worker keeps for each upstream, for resumption.
 const SESSIONS: usize = 64;
@@ -44,9 +44,9 @@ pub(crate) type ServerStream = MaybeTls<TcpStream, TlsStream<TcpStream>>;
 
 /// The address of an endpoint, and how connections to it are established.
 pub(super) struct Address {
-    /// The server's HOST:PORT as configured.
+    /// The server's HOST:PORT or `unix:PATH` as configured.
     pub(super) authority: String,
-    address: SocketAddr,
+    address: ServerAddress,
     tls: Option<Tls>,
     timeout: Duration,
     options: ConnectionOptions,
@@ -77,7 +77,7 @@ fn options(authority: &str, upstream: &UpstreamState) -> ConnectionOptions {
 impl Address {
     /// An address of the server `authority` of an upstream.
     pub(super) fn new(
-        (authority, address): (&str, SocketAddr),
+        (authority, address): (&str, &ServerAddress),
         upstream: &UpstreamState,
         connector: Option<&TlsConnector>,
     ) -> Self {
@@ -92,12 +92,18 @@ impl Address {
             name,
             protocol: config.protocol,
         });
+        let address = address.clone();
         Self { authority: authority.to_owned(), address, tls, timeout: config.timeouts.connect, options }
     }
 
     /// Whether its connections are established as `upstream` says.
     pub(super) fn connects_as(&self, upstream: &UpstreamState) -> bool {
         self.options == options(&self.authority, upstream)
+    }
+
+    /// What Host says if nothing else does.
+    pub(super) fn host(&self) -> &str {
+        host_of(&self.authority)
     }
 
     /// Whether it uses TLS.
@@ -108,7 +114,7 @@ impl Address {
     /// Establishes a connection that begins with `preamble`, within the connect timeout.
     pub(super) async fn connect(&self, preamble: &[u8]) -> Result<ServerStream, ForwardError> {
         let connected = self.with_connect_timeout(async {
-            let mut stream = TcpStream::connect(self.address).await.map_err(ForwardError::Connect)?;
+            let mut stream = self.address.connect().await.map_err(ForwardError::Connect)?;
             let _ = stream.set_nodelay(true); // a failure costs latency only
             if !preamble.is_empty() {
                 stream.write_all(preamble).await.map_err(ForwardError::Connect)?;
@@ -121,7 +127,7 @@ impl Address {
             }
         });
         let connected = connected.await;
-        let (server, address) = (&self.authority, self.address);
+        let (server, address) = (&self.authority, &self.address);
         match &connected {
             Ok(_) => tracing::debug!(server, %address, tls = self.is_tls(), "upstream connection opened"),
             Err(error) => {

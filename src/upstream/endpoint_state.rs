@@ -1,12 +1,12 @@
 //! The state of an endpoint that all threads share: health, ejection, and requests in flight.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::balance::mix;
 use super::log_throttle::LogThrottle;
+use super::server_address::ServerAddress;
 use sluicegate_config::EjectionConfig;
 
 /// How long connections to a server that sent unsolicited bytes are not reused, in milliseconds.
@@ -16,7 +16,7 @@ const UNSOLICITED_PENALTY: u64 = 60_000;
 pub(super) struct EndpointState {
     /// The server's HOST:PORT as configured.
     pub(super) authority: String,
-    pub(super) address: SocketAddr,
+    pub(super) address: ServerAddress,
     /// A hash of authority and address, the same on every gateway.
     pub(super) identity: u64,
     /// The result of the health checks.
@@ -61,7 +61,7 @@ impl WorkerCounts {
 
 impl EndpointState {
     /// A healthy endpoint.
-    pub(super) fn new(authority: &str, address: SocketAddr) -> Self {
+    pub(super) fn new(authority: &str, address: ServerAddress) -> Self {
         let bytes = authority.bytes().chain([0]).chain(address.to_string().into_bytes());
         Self {
             authority: authority.to_owned(),
@@ -204,7 +204,7 @@ mod tests {
             share: 50,
             status: Vec::new(),
         };
-        let endpoint = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
+        let endpoint = EndpointState::new("a:80", ServerAddress::parse("127.0.0.1:80").unwrap());
         let out = |now| {
             let span = endpoint.eject(now, &config).as_millis();
             assert!(endpoint.is_ejected(now) && !endpoint.is_ejected(now + span as u64));
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn connections_are_reused_again_after_a_minute() {
-        let endpoint = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
+        let endpoint = EndpointState::new("a:80", ServerAddress::parse("127.0.0.1:80").unwrap());
         assert!(
             endpoint.keeps_connections(0)
                 && endpoint.stop_keeping_connections(1_000)
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_workers_count_outlives_them() {
-        let endpoint = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
+        let endpoint = EndpointState::new("a:80", ServerAddress::parse("127.0.0.1:80").unwrap());
         let (one, two) = (endpoint.worker_counts(), endpoint.worker_counts());
         one.begins(1);
         one.begins(2);
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn requests_in_flight_are_counted() {
-        let endpoint = EndpointState::new("a:80", "127.0.0.1:80".parse().unwrap());
+        let endpoint = EndpointState::new("a:80", ServerAddress::parse("127.0.0.1:80").unwrap());
         assert!(endpoint.acquire(2) && endpoint.acquire(2) && !endpoint.acquire(2) && !endpoint.has_room(2));
         endpoint.release();
         assert!(endpoint.has_room(2) && endpoint.acquire(2));

@@ -132,7 +132,7 @@ pub fn prepare<'a>(
     });
     let may_switch = !has_body && !connection.shared && config.protocol == Protocol::Http1;
     let upgrade = if may_switch { tunnel::requested_upgrade(parts) } else { None };
-    let authority = &config.servers[0].authority;
+    let authority = config.servers[0].host();
     // Evaluated before TE is removed, which Connection names. Over HTTP/1.1 both would have to be forwarded.
     let trailers = config.protocol == Protocol::Http2 && headers::takes_trailers(&parts.headers);
     if let Some(own) = facts.client_header {

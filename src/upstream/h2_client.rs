@@ -100,8 +100,7 @@ fn prepare(request: &mut Request<UploadBody>, server: &Server) {
     let path = request.uri().path_and_query().cloned();
     let mut uri = http::uri::Parts::default();
     uri.scheme = Some(if server.address.is_tls() { Scheme::HTTPS } else { Scheme::HTTP });
-    uri.authority =
-        Authority::try_from(host.as_bytes()).ok().or_else(|| server.address.authority.parse().ok());
+    uri.authority = Authority::try_from(host.as_bytes()).ok().or_else(|| server.address.host().parse().ok());
     uri.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
     if let Ok(uri) = Uri::from_parts(uri) {
         *request.uri_mut() = uri;

@@ -114,7 +114,7 @@ impl UpstreamState {
             let threshold = if result.is_ok() { config.healthy } else { config.unhealthy };
             if in_a_row >= threshold && endpoint.set_healthy(result.is_ok()) {
                 in_a_row = 0;
-                let (name, server, address) = (&self.config.name, &endpoint.authority, endpoint.address);
+                let (name, server, address) = (&self.config.name, &endpoint.authority, &endpoint.address);
                 match result {
                     Ok(()) => tracing::info!("{name}: {server} ({address}) is well again"),
                     Err(why) => tracing::warn!("{name}: {server} ({address}) is not well: {why}"),
@@ -130,7 +130,7 @@ fn probe_request(config: &HealthConfig, server: &Server) -> RequestHead {
     let mut request = RequestHead::get(config.path.clone());
     match &config.host {
         Some(host) => request.headers.append(header::HOST, host),
-        None => request.headers.append(header::HOST, &server.address.authority),
+        None => request.headers.append(header::HOST, server.address.host()),
     }
     request.headers.append(header::USER_AGENT, "sluicegate-health");
     request.headers.append(header::CONNECTION, "close");

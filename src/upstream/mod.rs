@@ -4,6 +4,7 @@
 //! - [`Exchange`]: one request and its response in progress, with deadlines, counted bytes and log record
 //! - `endpoints`: the endpoints as one worker sees them, and permits to use one; `balance` chooses
 //! - `upstream_state`, `endpoint_state`: what all workers share; `health` probes and resolves names
+//! - `server_address`: a TCP address or a Unix socket; `connect` opens connections
 //! - `server`, `pool`, `h1_connection`: HTTP/1.1 connections; `h2_pool`, `h2_client`: HTTP/2
 //! - `overload`: how many requests the upstream may have in flight, and who waits
 //! - `upload`, `request_writer`, `body`: bodies in both directions; `tunnel`: upgraded connections
@@ -31,6 +32,7 @@ mod proxy;
 mod request_writer;
 mod retry;
 mod server;
+mod server_address;
 mod tunnel;
 mod underscores;
 mod upload;
@@ -45,6 +47,7 @@ pub use forward::{ForwardFacts, ForwardPolicy, forward, prepare};
 pub use forwarded_headers::nominates;
 pub use outgoing::Outgoing;
 pub use overload::{Entered, InFlight, Overload, OverloadStatus};
+pub use server_address::ServerAddress;
 pub use tunnel::Tunnel;
 pub use underscores::Underscores;
 pub use upstream_state::{AddressStatus, ServerStatus, UpstreamState};

@@ -81,7 +81,7 @@ impl Pool {
     pub(super) fn unsolicited(&self, now: u64) {
         self.persistent.unsolicited();
         if self.endpoint.stop_keeping_connections(now) {
-            let (name, server, address) = (&self.upstream, &self.endpoint.authority, self.endpoint.address);
+            let (name, server, address) = (&self.upstream, &self.endpoint.authority, &self.endpoint.address);
             tracing::warn!(
                 "{name}: {server} ({address}) sends bytes that no request asked for; its connections are not kept for a minute"
             );

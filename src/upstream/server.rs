@@ -40,7 +40,7 @@ impl Server {
         connector: Option<&TlsConnector>,
     ) -> Self {
         let config = &upstream.config;
-        let address = Rc::new(Address::new((&endpoint.authority, endpoint.address), upstream, connector));
+        let address = Rc::new(Address::new((&endpoint.authority, &endpoint.address), upstream, connector));
         let h2_pool = (config.protocol == Protocol::Http2).then(|| Rc::new(H2Pool::new(&address)));
         Self { address, pool: Rc::new(Pool::new(endpoint, upstream)), h2_pool }
     }

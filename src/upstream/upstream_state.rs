@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::endpoint_state::EndpointState;
 use super::overload::Overload;
+use super::server_address::ServerAddress;
 use crate::fair_shares::FairShares;
 use crate::tls::UpstreamTls;
 use sluicegate_config::UpstreamConfig;
@@ -90,7 +91,7 @@ pub struct ServerStatus {
 /// The status of an address for operators.
 pub struct AddressStatus {
     /// The address.
-    pub address: SocketAddr,
+    pub address: ServerAddress,
     /// Whether the health checks and the last request succeeded.
     pub answers: bool,
     /// Why the last request to it failed, if it did.
@@ -124,13 +125,13 @@ impl UpstreamState {
             let at = before.config.servers.iter().position(|server| server.authority == authority)?;
             Some(before.resolved.lock().unwrap_or_else(PoisonError::into_inner)[at].clone())
         };
-        let resolved = config.servers.iter().map(|server| match server.authority.parse() {
+        let resolved = config.servers.iter().map(|server| match ServerAddress::parse(&server.authority) {
             _ if known(&server.authority).is_some() => known(&server.authority).unwrap_or_default(),
-            Ok(address) => Resolved {
+            Some(address) => Resolved {
                 endpoints: vec![Arc::new(EndpointState::new(&server.authority, address))],
                 ..Resolved::default()
             },
-            Err(_) => Resolved::default(), // a name that has to be resolved
+            None => Resolved::default(), // a name that has to be resolved
         });
         let resolved: Vec<Resolved> = resolved.collect();
         for endpoint in resolved.iter().flat_map(|server| &server.endpoints) {
@@ -166,7 +167,7 @@ impl UpstreamState {
     /// The indices of the servers whose names have to be resolved.
     pub(super) fn names(&self) -> Vec<usize> {
         let servers = self.config.servers.iter().enumerate();
-        let names = servers.filter(|(_, server)| server.authority.parse::<SocketAddr>().is_err());
+        let names = servers.filter(|(_, server)| ServerAddress::parse(&server.authority).is_none());
         names.map(|(at, _)| at).collect()
     }
 
@@ -182,12 +183,14 @@ impl UpstreamState {
         addresses.truncate(MOST_ADDRESSES);
         let authority = &self.config.servers[at].authority;
         let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
-        if resolved[at].endpoints.iter().map(|endpoint| endpoint.address).eq(addresses.iter().copied()) {
+        let shown = format!("{addresses:?}");
+        let addresses: Vec<ServerAddress> = addresses.into_iter().map(Into::into).collect();
+        if resolved[at].endpoints.iter().map(|endpoint| &endpoint.address).eq(&addresses) {
             return;
         }
-        tracing::info!("{}: {authority} is at {addresses:?}", self.config.name);
+        tracing::info!("{}: {authority} is at {shown}", self.config.name);
         let old = std::mem::take(&mut resolved[at].endpoints);
-        let endpoint = |address: SocketAddr| {
+        let endpoint = |address: ServerAddress| {
             let same = old.iter().find(|endpoint| endpoint.address == address);
             same.map_or_else(|| Arc::new(EndpointState::new(authority, address)), Arc::clone)
         };
@@ -273,7 +276,7 @@ impl UpstreamState {
             let (trouble, since) = endpoint.failure_log.why().unzip();
             let (requests, in_flight, failed) = endpoint.counts();
             AddressStatus {
-                address: endpoint.address,
+                address: endpoint.address.clone(),
                 answers: endpoint.is_healthy() && trouble.is_none(),
                 trouble,
                 failing_for: since.map(|since| now.saturating_sub(since) / 1_000),

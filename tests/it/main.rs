@@ -101,6 +101,7 @@ mod total_timeout;
 mod tour;
 mod trace;
 mod underscores;
+mod unix_sockets;
 mod upgrades;
 mod uploads;
 mod upstream_answers;

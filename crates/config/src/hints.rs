@@ -45,7 +45,7 @@ pub(super) fn network() -> String {
 
 /// The pattern of a server's URL.
 pub(super) fn server() -> String {
-    format!(r"https?://(?:\[{IPV6}\]|[^/?#@:\[\]\s]+)(?::{PORT})?/?")
+    format!(r"https?://(?:\[{IPV6}\]|[^/?#@:\[\]\s]+)(?::{PORT})?/?|unix:/[^/](?:.{{0,104}}[^/])?")
 }
 
 /// The pattern of a cost that is a text.
@@ -132,7 +132,7 @@ kinds! {
     /// The name of a method.
     Method => text(TOKEN, &["GET", "POST"]);
     /// A server of an upstream.
-    Server => text(&server(), &["http://127.0.0.1:9000", "https://api.internal:8443"]);
+    Server => text(&server(), &["http://127.0.0.1:9000", "https://api.internal:8443", "unix:/run/app.sock"]);
     /// A Redis.
     Redis => text(
         r"rediss?://[^?#\s]+|(?:redis\+)?unix:///[^#\s]+",

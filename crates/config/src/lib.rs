@@ -124,8 +124,8 @@ pub use sync::{Sync, SyncMode, Unleased};
 pub use telemetry::OtlpConfig;
 pub use template::{Piece, Template, Variable};
 pub use upstream::{
-    Balance, EjectionConfig, HealthConfig, Protocol, ProxyVersion, RetryConfig, ServerConfig, UpstreamConfig,
-    UpstreamTimeouts, UpstreamTlsConfig,
+    Balance, EjectionConfig, HealthConfig, Protocol, ProxyVersion, RetryConfig, ServerConfig, UNIX,
+    UpstreamConfig, UpstreamTimeouts, UpstreamTlsConfig, host_of,
 };
 pub use validate::believes_everybody;
 pub use values::{grouped, parse_count, parse_duration, parse_rate};

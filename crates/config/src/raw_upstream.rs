@@ -13,7 +13,7 @@ mapping! {
     /// An API behind the gateway.
     "an upstream"
     struct RawUpstream {
-        /// The servers: http://HOST:PORT or https://HOST:PORT, or {url: …, weight: N}.
+        /// The servers: http://HOST:PORT, https://HOST:PORT or unix:PATH, or {url: …, weight: N}.
         #[schemars(required)]
         servers: Vec<RawServer>,
         /// The load balancing algorithm: round_robin (default), least_requests, random, or {hash: KEY}.
@@ -53,7 +53,7 @@ mapping! {
     /// A server of an upstream.
     "a server"
     struct RawServerFields {
-        /// http://HOST:PORT or https://HOST:PORT
+        /// http://HOST:PORT, https://HOST:PORT, or unix:PATH for a Unix socket.
         #[schemars(required, with = "hints::Server")]
         url: RawText,
         /// The weight of the server in load balancing. Default: 1.

@@ -129,12 +129,27 @@ impl Protocol {
 /// A server of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// HOST:PORT; the host may be a name.
+    /// HOST:PORT, where the host may be a name, or `unix:PATH`.
     pub authority: String,
     /// Whether it is https.
     pub tls: bool,
     /// Its share of the requests.
     pub weight: u32,
+}
+
+/// What servers that listen on a Unix socket are written with.
+pub const UNIX: &str = "unix:";
+
+/// What Host says for a server if nothing else does: its HOST:PORT, and `localhost` for a Unix socket.
+pub fn host_of(authority: &str) -> &str {
+    if authority.starts_with(UNIX) { "localhost" } else { authority }
+}
+
+impl ServerConfig {
+    /// What Host says for it if nothing else does.
+    pub fn host(&self) -> &str {
+        host_of(&self.authority)
+    }
 }
 
 /// How requests are spread over the servers of an upstream.
@@ -206,8 +221,11 @@ pub struct RetryConfig {
 
 impl Serialize for ServerConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let scheme = if self.tls { "https" } else { "http" };
-        let url = format!("{scheme}://{}", self.authority);
+        let url = match (self.authority.starts_with(UNIX), self.tls) {
+            (true, _) => self.authority.clone(),
+            (false, true) => format!("https://{}", self.authority),
+            (false, false) => format!("http://{}", self.authority),
+        };
         json!({ "url": url, "weight": self.weight }).serialize(serializer)
     }
 }

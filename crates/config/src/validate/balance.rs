@@ -15,7 +15,7 @@ use crate::raw_upstream::RawUpstream;
 use crate::report::{Mistake, Report};
 use crate::route::RouteConfig;
 use crate::shorthand::RawCount;
-use crate::upstream::{Balance, EjectionConfig, HealthConfig, RetryConfig, UpstreamConfig};
+use crate::upstream::{Balance, EjectionConfig, HealthConfig, RetryConfig, UNIX, UpstreamConfig};
 use crate::values;
 use crate::{KeySpec, Part};
 
@@ -164,7 +164,9 @@ pub(super) fn warnings(
     users: &[&RouteConfig],
     report: &mut Report,
 ) {
-    let alone = upstream.servers.len() == 1 && upstream.servers[0].authority.parse::<SocketAddr>().is_ok();
+    let has_one_address =
+        |authority: &str| authority.starts_with(UNIX) || authority.parse::<SocketAddr>().is_ok();
+    let alone = upstream.servers.len() == 1 && has_one_address(&upstream.servers[0].authority);
     if alone && upstream.balance != Balance::RoundRobin {
         let problem =
             name.problem(format!("`{}` has one server, so its `balance` means nothing", name.value));

@@ -16,7 +16,7 @@ use crate::raw_upstream::RawUpstream;
 use crate::report::{Mistake, Report};
 use crate::route::{Action, RouteConfig};
 use crate::shorthand::RawServer;
-use crate::upstream::{ServerConfig, UpstreamConfig, UpstreamTimeouts};
+use crate::upstream::{ServerConfig, UNIX, UpstreamConfig, UpstreamTimeouts};
 use crate::values;
 
 pub(super) fn upstream(
@@ -105,6 +105,9 @@ fn server(RawServer(raw): &RawServer, report: &mut Report) -> Option<ServerConfi
 
 /// Whether a URL is https, and its HOST:PORT.
 fn authority(text: &str) -> Result<(bool, String), Mistake> {
+    if let Some(path) = text.strip_prefix(UNIX) {
+        return unix_path(path).map(|path| (false, format!("{UNIX}{path}")));
+    }
     if text.contains('@') {
         return Err(Mistake::new("a server's URL holds no user or password"));
     }
@@ -137,6 +140,28 @@ fn authority(text: &str) -> Result<(bool, String), Mistake> {
         return Err(Mistake::new(format!("`{host}` is no name that a certificate can be for")));
     }
     Ok((tls, format!("{host}:{port}")))
+}
+
+/// The path of a Unix socket.
+pub(super) fn unix_path(path: &str) -> Result<&str, Mistake> {
+    /// The longest that the kernel takes.
+    const LONGEST: usize = 107;
+
+    if path.len() > LONGEST {
+        return Err(Mistake::new(format!(
+            "the path of a Unix socket has at most {LONGEST} bytes, not {}",
+            path.len()
+        )));
+    }
+    if path.starts_with("//") {
+        return Err(Mistake::new("the path of a Unix socket begins with one slash")
+            .help(format!("write {UNIX}/{}", path.trim_start_matches('/'))));
+    }
+    if !path.starts_with('/') || path.ends_with('/') || path.contains('\0') {
+        return Err(Mistake::new(format!("`{path}` is no absolute path of a socket"))
+            .help(format!("such as {UNIX}/run/app.sock")));
+    }
+    Ok(path)
 }
 
 /// Upstreams that nothing is forwarded to, and ways to spread requests that come to nothing.
