@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 
 use super::exchange::Exchange;
 use super::h1_connection::H1Connection;
+use super::h2_client::is_larger;
 use super::h2_pool::Stream;
 use super::headers;
 use super::pool::Pool;
@@ -43,6 +44,8 @@ pub(super) struct H2Body {
     pub(super) body: Incoming,
     /// `None` once the body has ended.
     pub(super) stream: Option<Stream>,
+    /// The longest trailers, in bytes.
+    pub(super) max_head: usize,
 }
 
 /// A body on an HTTP/1.1 connection.
@@ -226,6 +229,14 @@ impl H2Body {
             stream.note_read(exchange.connection().worker.deadlines.now());
         }
         let frame = ready!(polled);
+        let trailers = match &frame {
+            Some(Ok(frame)) => frame.trailers_ref(),
+            _ => None,
+        };
+        if trailers.is_some_and(|trailers| is_larger(trailers, self.max_head)) {
+            self.stream = None;
+            return Poll::Ready(Some(Err(BodyError::Malformed("the trailers of the response are too long"))));
+        }
         if matches!(frame, Some(Ok(_))) && !self.body.is_end_stream() {
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Upstream)));
         }

@@ -154,7 +154,15 @@ pub fn prepare<'a>(
     let (body, upload) = has_body
         .then(|| UploadBody::new(body, policy.max_body, exchange, &parts.headers, facts.underscores, config))
         .unzip();
-    Ok(Outgoing { head: parts, body, upload, upgrade, affinity: facts.affinity, preamble })
+    Ok(Outgoing {
+        head: parts,
+        body,
+        upload,
+        upgrade,
+        affinity: facts.affinity,
+        preamble,
+        max_head: config.max_head,
+    })
 }
 
 /// Sends the request to an endpoint, and to others while that is safe: if nothing was sent, or if the request is idempotent and

@@ -125,7 +125,11 @@ impl H1Connection {
             }
             sent.map_err(H1Error::NoResponse)?;
         }
-        let decoder = ResponseDecoder { method: &outgoing.head.method, upgrade: outgoing.upgrade.as_deref() };
+        let decoder = ResponseDecoder {
+            method: &outgoing.head.method,
+            upgrade: outgoing.upgrade.as_deref(),
+            max_head: outgoing.max_head,
+        };
         loop {
             match decoder.decode(&mut self.read).map_err(H1Error::InvalidResponse)? {
                 Some(ResponseHead::Final(response)) => return Ok(response),

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Method, Request, StatusCode, Uri, Version, header};
+use http::{HeaderMap, Request, StatusCode, Uri, Version, header};
 use hyper::body::Incoming;
 
 use super::ForwardError;
@@ -56,7 +56,7 @@ pub(super) async fn send_request(
                     upload.set_answered();
                     stream.set_upload(upload);
                 }
-                return convert_response(response, stream, connection, &outgoing.head.method);
+                return convert_response(response, stream, connection, outgoing);
             }
             Some(Err(failed)) => failed,
         };
@@ -112,7 +112,7 @@ fn convert_response(
     response: http::Response<Incoming>,
     stream: Stream,
     connection: &Connection,
-    method: &Method,
+    outgoing: &Outgoing<'_>,
 ) -> Result<Response, ForwardError> {
     stream.note_read(connection.worker.deadlines.now());
     let (head, body) = response.into_parts();
@@ -121,11 +121,19 @@ fn convert_response(
     }
     // The same rules as over HTTP/1.1.
     let broken = |what: &'static str| ForwardError::Broken(what.into());
+    if is_larger(&head.headers, outgoing.max_head) {
+        return Err(broken("the head of the response is too long"));
+    }
     let status = status_of(head.status.as_u16()).map_err(broken)?;
     let mut headers = Headers::from(&head.headers);
-    response_body(status, false, &mut headers, method).map_err(broken)?;
-    let body = H2Body { body, stream: Some(stream) };
+    response_body(status, false, &mut headers, &outgoing.head.method).map_err(broken)?;
+    let body = H2Body { body, stream: Some(stream), max_head: outgoing.max_head };
     Ok(Response { status, headers, body: Body::h2_body(body) })
+}
+
+/// Whether the lines of a header list have more than so many bytes, written as in HTTP/1.1.
+pub(super) fn is_larger(headers: &HeaderMap, max: usize) -> bool {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>() > max
 }
 
 /// Whether the server guarantees that it has not processed the request (RFC 9113 §8.7): the stream was refused, or is above

@@ -26,8 +26,10 @@ const MAX_CONNECTIONS: usize = 16;
 const WINDOW: (u32, u32) = (128 << 10, (128 << 10) * STREAMS as u32);
 /// The send buffer of one request, in bytes.
 const SEND_BUFFER: usize = 64 << 10;
-/// SETTINGS_MAX_HEADER_LIST_SIZE, in bytes.
-const MAX_HEAD: u32 = 64 << 10;
+/// SETTINGS_MAX_HEADER_LIST_SIZE, in bytes. The library ends the whole connection if a header list needs more CONTINUATION frames than a list of
+/// this size and a quarter does, so it is far above `max_head` of an upstream (1 MiB at most), above which only the
+/// stream fails.
+const MAX_HEADER_LIST: u32 = 4 << 20;
 /// The most streams that were reset by us and are remembered, because frames for them may still arrive.
 const RESETS: usize = 1 << 10;
 /// The limit of concurrent streams that is assumed before the server has sent its SETTINGS.
@@ -159,7 +161,7 @@ async fn connect(address: &Address, now: u64) -> Result<Rc<H2Connection>, Forwar
         // Resets because of clients that disconnect must not end the connection.
         .max_local_error_reset_streams(None)
         .max_concurrent_reset_streams(RESETS)
-        .max_header_list_size(MAX_HEAD)
+        .max_header_list_size(MAX_HEADER_LIST)
         .timer(TokioTimer::new())
         .keep_alive_interval(PING.0)
         .keep_alive_timeout(PING.1)

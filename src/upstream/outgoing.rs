@@ -19,12 +19,25 @@ pub struct Outgoing<'a> {
     pub(super) affinity: Option<u64>,
     /// The first bytes of the connection.
     pub(super) preamble: proxy::Header,
+    /// The longest head of its response, in bytes.
+    pub(super) max_head: usize,
 }
+
+/// The longest head of a response to a request of the gateway itself.
+const MAX_HEAD: usize = 64 << 10;
 
 impl<'a> Outgoing<'a> {
     /// A request of the gateway itself, which has no body.
     pub(super) fn without_body(head: &'a RequestHead) -> Self {
-        Self { head, body: None, upload: None, upgrade: None, affinity: None, preamble: proxy::Header::new() }
+        Self {
+            head,
+            body: None,
+            upload: None,
+            upgrade: None,
+            affinity: None,
+            preamble: proxy::Header::new(),
+            max_head: MAX_HEAD,
+        }
     }
 
     /// Whether it may be sent again if no byte of a response was received: it is idempotent, and none of its body was sent.

@@ -107,6 +107,7 @@ mod uploads;
 mod upstream_answers;
 mod upstream_h2;
 mod upstream_h2_bodies;
+mod upstream_h2_heads;
 mod upstream_limits;
 mod upstream_tls;
 mod upstreams;

@@ -42,6 +42,10 @@ mapping! {
         max_connections: RawCount,
         /// The maximum number of requests that wait while all servers are at `max_connections`. Default: 100.
         max_pending: RawCount,
+        /// The maximum size of a response head or of trailers; a larger one is answered 502. Default: 64KiB, or the top-level max_head
+        /// if that is larger.
+        #[schemars(with = "Option<hints::Size>")]
+        max_head: RawText,
         /// Protection from overload: who waits or is refused when there are too many requests. Default: none.
         overload: RawOverload,
         /// Divides what the upstream can handle fairly among consumers: those above their share wait behind the others.

@@ -46,6 +46,8 @@ pub struct UpstreamConfig {
     pub max_connections: Option<usize>,
     /// Requests that wait while all servers have as many as they may.
     pub max_pending: usize,
+    /// The longest head of a response, and the longest trailers, in bytes.
+    pub max_head: usize,
     /// Its protection from overload; `None` for none.
     pub overload: Option<OverloadConfig>,
     /// How what it can handle is divided among consumers.

@@ -219,12 +219,14 @@ impl BodyWriter<'_> {
     }
 }
 
-/// The error code for a response that fails: that of the upstream, if it speaks HTTP/2.
+/// The error code for a response that fails: that of the upstream, if it has reset this stream. Codes of a connection that failed say nothing
+/// of this request: gRPC clients read ENHANCE_YOUR_CALM as a rate limit, and REFUSED_STREAM as an invitation to try again.
 fn reason(error: &(dyn Error + 'static)) -> Reason {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(reason) = error.downcast_ref::<h2::Error>().and_then(h2::Error::reason) {
-            return Reason(reason.into());
+        if let Some(error) = error.downcast_ref::<h2::Error>() {
+            let reason = error.reason().filter(|_| error.is_reset() && error.is_remote());
+            return reason.map_or(Reason::INTERNAL_ERROR, |reason| Reason(reason.into()));
         }
         next = error.source();
     }

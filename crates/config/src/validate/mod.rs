@@ -108,9 +108,10 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     };
     let limits = limits
         .read(raw.limits.as_ref(), report, |name, raw, report| limit::limit(name, raw, context, report));
+    let request_head = raw.max_head.as_ref().and_then(|text| max_head(text, report)).unwrap_or(MAX_HEAD);
     let upstreams = Section::new("upstream", raw.wrong.contains(&"upstreams"));
     let upstreams = upstreams.read(raw.upstreams.as_ref(), report, |name, raw, report| {
-        upstream::upstream(name, raw, (folder, context), report)
+        upstream::upstream(name, raw, (folder, context), request_head, report)
     });
     let client = client::client(raw, report);
     let families = rate_limit_headers(raw.headers.as_ref(), HeaderFamilies::ALL, report);
@@ -209,7 +210,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         routes,
         workers: workers.map(|n| n as usize),
         client,
-        max_head: raw.max_head.as_ref().and_then(|text| max_head(text, report)).unwrap_or(MAX_HEAD) as usize,
+        max_head: request_head as usize,
         h2: client::h2(raw, report),
         drain: client::drain(raw, report),
     };

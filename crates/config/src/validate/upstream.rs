@@ -19,10 +19,15 @@ use crate::shorthand::RawServer;
 use crate::upstream::{ServerConfig, UNIX, UpstreamConfig, UpstreamTimeouts};
 use crate::values;
 
+/// The longest head of a response, unless the file says otherwise, in bytes.
+const RESPONSE_HEAD: u64 = 64 << 10;
+
+/// An upstream. `request_head` is the longest head of a request.
 pub(super) fn upstream(
     name: &At<String>,
     raw: &RawUpstream,
     (folder, context): (Folder<'_>, Context<'_>),
+    request_head: u64,
     report: &mut Report,
 ) -> Option<UpstreamConfig> {
     let balance = balance::balance(raw, context, report);
@@ -74,6 +79,10 @@ pub(super) fn upstream(
         fair::of_upstream(fair, raw.overload.is_some(), context, report).map(Some)
     });
     let (max_connections, max_pending) = circuit?;
+    let max_head = match &raw.max_head {
+        Some(text) => super::max_head(text, report),
+        None => Some(RESPONSE_HEAD.max(request_head)),
+    };
     Some(UpstreamConfig {
         name: name.value.clone(),
         servers: servers?,
@@ -88,6 +97,7 @@ pub(super) fn upstream(
         retries: retries?,
         max_connections,
         max_pending,
+        max_head: max_head? as usize,
         overload: overload?,
         fair: fair?,
     })

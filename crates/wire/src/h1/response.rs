@@ -11,11 +11,9 @@ use crate::Headers;
 use crate::headers::{NameFilter, parse, place};
 use crate::number::read_decimal;
 
-/// The longest head of a response, in bytes.
-const MAX_HEAD: usize = 64 << 10;
 const TOO_LONG: &str = "the head of the response is too long";
 /// The most header fields of a response.
-const MAX_FIELDS: usize = 256;
+const MAX_FIELDS: usize = 1024;
 /// The fields that frame a message.
 static FRAMING: NameFilter = NameFilter::of(&[b"content-length", b"transfer-encoding"]);
 
@@ -49,6 +47,8 @@ pub struct ResponseDecoder<'a> {
     pub method: &'a Method,
     /// The protocol that the request asked to switch to, if any.
     pub upgrade: Option<&'a [u8]>,
+    /// The longest head, in bytes.
+    pub max_head: usize,
 }
 
 impl ResponseDecoder<'_> {
@@ -64,9 +64,9 @@ impl ResponseDecoder<'_> {
         let Some((code, is_http10, headers, length)) =
             usual.map_or_else(|| parse_unusual(read), |usual| Ok(Some(usual)))?
         else {
-            return if read.len() < MAX_HEAD { Ok(None) } else { Err(TOO_LONG) };
+            return if read.len() < self.max_head { Ok(None) } else { Err(TOO_LONG) };
         };
-        if length > MAX_HEAD {
+        if length > self.max_head {
             return Err(TOO_LONG);
         }
         let status = status_of(code)?;
