@@ -161,7 +161,7 @@ impl RequestContext {
             consumer,
             affinity,
             client: self.client,
-            listener: listener.map(|listener| listener.address),
+            listener: listener.and_then(|listener| listener.address.tcp()),
             trusts_peer: self.trusts_peer,
             client_header,
             underscores: &self.view.snapshot.underscores,

@@ -96,6 +96,7 @@ async fn wait(
 /// Has the workers stop accepting and close their connections. The receiver ends when all connections have been notified.
 fn close(sockets: Sockets, workers: &[mpsc::UnboundedSender<Command>]) -> mpsc::Receiver<()> {
     let left = sockets.left_to_others(&[]).into();
+    sockets.remove_files();
     drop(sockets); // a socket listens as long as any process or thread holds it
     let (done, told) = mpsc::channel(1);
     let draining = Draining { left, grace: IDLE_GRACE, done };

@@ -13,7 +13,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -26,6 +26,8 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 use tokio::io::AsyncReadExt;
+
+use sluicegate_config::ListenAddress;
 
 /// Sockets in one message; the kernel allows 253.
 const BATCH: usize = 64;
@@ -92,7 +94,7 @@ pub(super) fn take_over(path: &Path) -> Result<Option<(Predecessor, Vec<TcpListe
 
 impl Predecessor {
     /// Reports that this gateway serves on these addresses. When this returns, the predecessor drains.
-    pub(super) fn serving(mut self, taken: &[SocketAddr]) -> Result<Watching, String> {
+    pub(super) fn serving(mut self, taken: &[ListenAddress]) -> Result<Watching, String> {
         let addresses: String = taken.iter().map(|address| format!(" {address}")).collect();
         let written = self.stream.write_all(format!("serving{addresses}\n").as_bytes());
         match written.and_then(|()| line(&mut self.stream)) {
@@ -190,7 +192,7 @@ fn temporary_path(path: &Path) -> PathBuf {
 }
 
 /// Passes the sockets to a successor and waits until it serves. Returns the addresses that it serves on. Blocks.
-pub(super) fn hand_over(mut stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<Vec<SocketAddr>> {
+pub(super) fn hand_over(mut stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<Vec<ListenAddress>> {
     stream.write_all(format!("sluicegate 2 {}\n", sockets.len()).as_bytes())?;
     for batch in sockets.chunks(BATCH) {
         let fds: Vec<BorrowedFd<'_>> = batch.iter().map(AsFd::as_fd).collect();
@@ -202,7 +204,7 @@ pub(super) fn hand_over(mut stream: &UnixStream, sockets: &[OwnedFd]) -> io::Res
     let reply = line(&mut stream)?;
     let wrong = || io::Error::new(io::ErrorKind::InvalidData, format!("it said `{reply}`"));
     let taken = reply.strip_prefix("serving").ok_or_else(wrong)?;
-    taken.split_ascii_whitespace().map(|address| address.parse().map_err(|_| wrong())).collect()
+    taken.split_ascii_whitespace().map(|address| ListenAddress::parse(address).ok_or_else(wrong)).collect()
 }
 
 /// Confirms to the successor that this gateway drains now.

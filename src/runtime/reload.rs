@@ -256,7 +256,8 @@ impl Supervisor {
         let new = config.listeners.iter().filter(|listener| !old.contains(&listener.id()));
         new.map(|listener| {
             // This process may bind its own port again on another address.
-            let alone = !before.listeners.iter().any(|other| other.address.port() == listener.address.port());
+            let port = listener.address.port();
+            let alone = !before.listeners.iter().any(|other| other.address.port() == port);
             self.sockets.open(listener, self.workers.len(), alone).map_err(|error| error.to_string())
         })
         .collect()

@@ -5,12 +5,13 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 
 use listenfd::ListenFd;
 use socket2::SockRef;
 
-use crate::server::{self, ListenSocket};
-use sluicegate_config::ListenerConfig;
+use crate::server::{self, ListenSocket, listen_address};
+use sluicegate_config::{ListenAddress, ListenerConfig};
 
 /// All sockets of the process.
 #[derive(Default)]
@@ -26,12 +27,23 @@ pub(super) struct Sockets {
 /// The sockets of a listener.
 pub(super) struct Held {
     id: String,
-    address: SocketAddr,
+    address: ListenAddress,
     sockets: Vec<TcpListener>,
     /// The sockets of the workers, each with the index of its worker.
     shares: Vec<(usize, ListenSocket)>,
     /// Whether systemd has duplicates.
     activated: bool,
+}
+
+impl Held {
+    /// Removes the file of a Unix socket, unless systemd has it.
+    fn remove_file(&self) {
+        if let ListenAddress::Unix(path) = &self.address
+            && !self.activated
+        {
+            let _ = std::fs::remove_file(path); // one that stays does no harm
+        }
+    }
 }
 
 impl Sockets {
@@ -42,7 +54,10 @@ impl Sockets {
         let mut sockets = Self { handed_over, ..Self::default() };
         let mut passed = ListenFd::from_env();
         for index in 0..passed.len() {
-            let socket = passed.take_tcp_listener(index)?;
+            let socket = match passed.take_tcp_listener(index) {
+                Ok(socket) => socket,
+                Err(_) => passed.take_unix_listener(index)?.map(|socket| OwnedFd::from(socket).into()),
+            };
             sockets.activated.extend(socket);
         }
         for socket in sockets.activated.iter().chain(&sockets.handed_over) {
@@ -57,9 +72,14 @@ impl Sockets {
     /// Opens the sockets of a new listener for `workers` workers. With `alone` it is an error if another process listens on
     /// the address, except systemd and the predecessor.
     pub(super) fn open(&self, listener: &ListenerConfig, workers: usize, alone: bool) -> io::Result<Held> {
-        let (mut sockets, activated) = self.find(listener.address)?;
+        let (mut sockets, activated) = self.find(&listener.address)?;
         if sockets.is_empty() {
-            sockets = server::open(listener.address, workers, alone && !self.has_port(listener.address))?;
+            sockets = match &listener.address {
+                ListenAddress::Tcp(address) => {
+                    server::open(*address, workers, alone && !self.has_port(*address))?
+                }
+                ListenAddress::Unix(path) => vec![server::open_unix(path)?],
+            };
         }
         // Each worker gets a socket and each socket a worker; if there are fewer sockets than workers, some are shared.
         let share = |index: usize| {
@@ -67,7 +87,7 @@ impl Sockets {
             Ok((index % workers, ListenSocket { id: listener.id(), socket, own: !activated }))
         };
         let shares = (0..workers.max(sockets.len())).map(share).collect::<io::Result<_>>()?;
-        let address = sockets.first().map_or(Ok(listener.address), TcpListener::local_addr)?;
+        let address = sockets.first().map_or_else(|| Ok(listener.address.clone()), listen_address)?;
         Ok(Held { id: listener.id(), address, sockets, shares, activated })
     }
 
@@ -77,7 +97,7 @@ impl Sockets {
         address: SocketAddr,
         alone: bool,
     ) -> io::Result<(TcpListener, TcpListener)> {
-        let (found, _) = self.find(address)?;
+        let (found, _) = self.find(&ListenAddress::Tcp(address))?;
         let socket = match found.into_iter().next() {
             Some(socket) => socket,
             None => server::open(address, 1, alone && !self.has_port(address))?.remove(0),
@@ -86,9 +106,9 @@ impl Sockets {
     }
 
     /// Duplicates of the sockets that other processes opened on an address, and whether systemd did.
-    fn find(&self, address: SocketAddr) -> io::Result<(Vec<TcpListener>, bool)> {
+    fn find(&self, address: &ListenAddress) -> io::Result<(Vec<TcpListener>, bool)> {
         for (passed, activated) in [(&self.handed_over, false), (&self.activated, true)] {
-            let fits = |socket: &&TcpListener| socket.local_addr().is_ok_and(|own| own == address);
+            let fits = |socket: &&TcpListener| listen_address(socket).is_ok_and(|own| own == *address);
             let found =
                 passed.iter().filter(fits).map(TcpListener::try_clone).collect::<io::Result<Vec<_>>>()?;
             if !found.is_empty() {
@@ -128,23 +148,31 @@ impl Sockets {
 
     /// Drops the sockets of a listener.
     pub(super) fn release(&mut self, id: &str) {
-        self.listeners.retain(|held| held.id != id);
+        for held in self.listeners.extract_if(.., |held| held.id == id) {
+            held.remove_file();
+        }
     }
 
     /// Keeps the sockets on these addresses apart, so that they can be opened again, and drops the others.
-    pub(super) fn suspend(&mut self, taken: &[SocketAddr]) {
-        let listeners = self.listeners.drain(..).filter(|held| !held.activated);
-        let listeners = listeners.map(|held| (held.address, held.sockets));
-        let admin = self.admin.take().map(|(address, socket)| (address, vec![socket]));
-        let kept = listeners.chain(admin).filter(|(address, _)| taken.contains(address));
-        self.handed_over = kept.flat_map(|(_, sockets)| sockets).collect();
+    pub(super) fn suspend(&mut self, taken: &[ListenAddress]) {
+        let (kept, dropped): (Vec<_>, Vec<_>) =
+            self.listeners.drain(..).partition(|held| taken.contains(&held.address));
+        dropped.iter().for_each(Held::remove_file);
+        let kept = kept.into_iter().filter(|held| !held.activated).flat_map(|held| held.sockets);
+        let admin = self.admin.take().filter(|(address, _)| taken.contains(&ListenAddress::Tcp(*address)));
+        self.handed_over = kept.chain(admin.map(|(_, socket)| socket)).collect();
+    }
+
+    /// Removes the files of the Unix sockets that nobody else has: nothing listens there from now on.
+    pub(super) fn remove_files(&self) {
+        self.listeners.iter().for_each(Held::remove_file);
     }
 
     /// Drops unused sockets of the predecessor and logs unused sockets of systemd.
     pub(super) fn drop_unused(&mut self) {
         self.handed_over.clear();
         let used = self.addresses();
-        for address in self.activated.iter().filter_map(|socket| socket.local_addr().ok()) {
+        for address in self.activated.iter().filter_map(|socket| listen_address(socket).ok()) {
             if !used.contains(&address) {
                 tracing::warn!("systemd passed a socket on {address}, where nothing is configured to listen");
             }
@@ -152,9 +180,9 @@ impl Sockets {
     }
 
     /// The addresses on which the process listens.
-    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        let admin = self.admin.iter().filter_map(|(_, socket)| socket.local_addr().ok());
-        self.listeners.iter().map(|held| held.address).chain(admin).collect()
+    pub(super) fn addresses(&self) -> Vec<ListenAddress> {
+        let admin = self.admin.iter().filter_map(|(_, socket)| listen_address(socket).ok());
+        self.listeners.iter().map(|held| held.address.clone()).chain(admin).collect()
     }
 
     /// All listening sockets, for a successor.
@@ -165,7 +193,7 @@ impl Sockets {
 
     /// The ids of the listeners whose sockets stay open when this process closes them, because systemd has duplicates or a
     /// successor serves on their addresses (`taken`).
-    pub(super) fn left_to_others(&self, taken: &[SocketAddr]) -> Vec<String> {
+    pub(super) fn left_to_others(&self, taken: &[ListenAddress]) -> Vec<String> {
         let left = self.listeners.iter().filter(|held| held.activated || taken.contains(&held.address));
         left.map(|held| held.id.clone()).collect()
     }

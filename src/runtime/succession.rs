@@ -1,7 +1,6 @@
 //! The succession: another process takes over. For a while this one keeps its listening sockets without accepting on them; if
 //! the other process ends in that time, it serves again, with its counters.
 
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -15,6 +14,7 @@ use super::handover::{self, HandoverSocket, Succession};
 use super::supervisor::Supervisor;
 use super::worker::{Command, Draining};
 use crate::rules::Rules;
+use sluicegate_config::ListenAddress;
 
 impl Supervisor {
     /// Waits for a process that takes over, and watches it for the time `confirm`. Returns when it is still there then.
@@ -75,7 +75,7 @@ impl Supervisor {
     }
 
     /// Stops accepting and lets connections end, but keeps the sockets on which the successor serves.
-    fn suspend(&mut self, taken: &[SocketAddr]) {
+    fn suspend(&mut self, taken: &[ListenAddress]) {
         self.shared.draining.store(true, Ordering::Relaxed);
         let left: Arc<[String]> = self.sockets.left_to_others(taken).into();
         self.sockets.suspend(taken);

@@ -1,7 +1,7 @@
 //! Accepts connections, and stops accepting.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,6 +20,9 @@ use crate::metrics::Refusal;
 
 /// The pause after an error of accept. Without it, the loop would spin.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// The address of clients on a Unix socket, which have none: they are on this machine.
+const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// The most connections that are accepted before other tasks run.
 const BATCH: usize = 32;
@@ -46,11 +49,10 @@ impl Server {
 
     /// Whether the present configuration has a listener on the port of a socket, and the gateway is not draining.
     fn has_port_of(&self, socket: &TcpListener) -> bool {
-        let port = socket.local_addr().map(|address| address.port());
-        let same = |other: u16| port.as_ref().is_ok_and(|port| *port == other);
+        let Ok(port) = socket.local_addr().map(|address| address.port()) else { return false };
         let snapshot = &self.services.view().snapshot;
         !self.services.process.draining.load(Ordering::Relaxed)
-            && snapshot.config.listeners.iter().any(|listener| same(listener.address.port()))
+            && snapshot.config.listeners.iter().any(|listener| listener.address.port() == Some(port))
     }
 
     /// Stops accepting on some listeners and closes their connections: each after its next response, or after `grace` if it is
@@ -168,20 +170,24 @@ pub(crate) fn drain(socket: &TcpListener, mut start: impl FnMut(TcpStream, Socke
 #[cfg(target_os = "linux")]
 fn accept_one(socket: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     use rustix::io::retry_on_intr;
-    use rustix::net::{SocketFlags, acceptfrom_with};
+    use rustix::net::{AddressFamily, SocketFlags, acceptfrom_with};
 
     let (stream, peer) =
         retry_on_intr(|| acceptfrom_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC))?;
     let peer = peer.ok_or(rustix::io::Errno::CONNABORTED)?;
-    Ok((stream.into(), SocketAddr::try_from(peer)?))
+    let peer = match peer.address_family() {
+        AddressFamily::UNIX => HERE,
+        _ => SocketAddr::try_from(peer)?,
+    };
+    Ok((stream.into(), peer))
 }
 
 /// Accepts one connection as a non-blocking socket.
 #[cfg(not(target_os = "linux"))]
 fn accept_one(socket: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
-    let (stream, peer) = socket.accept()?;
+    let (stream, peer) = socket2::SockRef::from(socket).accept()?;
     stream.set_nonblocking(true)?;
-    Ok((stream, peer))
+    Ok((stream.into(), peer.as_socket().unwrap_or(HERE)))
 }
 
 /// Accepts and closes one connection, because there are no file descriptors to serve it. Returns whether that was possible.

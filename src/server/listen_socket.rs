@@ -2,14 +2,19 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+
+use sluicegate_config::ListenAddress;
 
 /// The most connections in the queue of a socket.
 const BACKLOG: i32 = 4096;
 
-/// A listening socket of one worker.
+/// A listening socket of one worker. That of a Unix socket is a `TcpListener` too: both accept with the same system call, and
+/// options of TCP fail on it without harm.
 pub struct ListenSocket {
     /// The listener's id.
     pub id: String,
@@ -66,6 +71,52 @@ pub fn open(address: SocketAddr, count: usize, alone: bool) -> io::Result<Vec<Tc
         all.push(socket);
     }
     Ok(all)
+}
+
+/// Opens a Unix socket at a path, in the place of one that a dead process left.
+///
+/// # Errors
+/// If another process listens there, or the file there is not a socket; the message names the path.
+pub fn open_unix(path: &Path) -> io::Result<TcpListener> {
+    let cannot = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot listen on unix:{}: {error}", path.display()))
+    };
+    bind_unix(path).map_err(cannot)
+}
+
+fn bind_unix(path: &Path) -> io::Result<TcpListener> {
+    let address = SockAddr::unix(path)?;
+    let socket = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        Ok::<_, io::Error>(socket)
+    };
+    if let Ok(found) = std::fs::symlink_metadata(path) {
+        if !found.file_type().is_socket() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the file there is not a socket"));
+        }
+        match socket()?.connect(&address) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // It was accepted, or its queue is full.
+            _ => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there")),
+        }
+    }
+    let socket = socket()?;
+    socket.bind(&address)?;
+    socket.listen(BACKLOG)?;
+    Ok(std::os::fd::OwnedFd::from(socket).into())
+}
+
+/// Where a socket listens.
+///
+/// # Errors
+/// If it is neither a TCP nor a Unix socket with a path.
+pub fn listen_address(socket: &TcpListener) -> io::Result<ListenAddress> {
+    let address = SockRef::from(socket).local_addr()?;
+    let unix = || address.as_pathname().map(|path| ListenAddress::Unix(path.into()));
+    let found = address.as_socket().map(ListenAddress::Tcp).or_else(unix);
+    found.ok_or_else(|| io::Error::other("a socket has no address"))
 }
 
 fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {

@@ -13,5 +13,5 @@ mod pacer;
 
 pub(crate) use accept::drain;
 pub use connection_budget::ConnectionBudget;
-pub use listen_socket::{DETACH_GRACE, ListenSocket, detach, open};
+pub use listen_socket::{DETACH_GRACE, ListenSocket, detach, listen_address, open, open_unix};
 pub use listeners::Server;

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -411,4 +411,31 @@ fn under_socket_activation_a_successor_that_ends_early_is_replaced() {
     }
     assert!(told.iter().all(|state| state == "READY=1") && !told.is_empty(), "{told:?}");
     assert_eq!(old.end(), Some(0));
+}
+
+/// A Unix socket of systemd is served, and its file stays when the gateway ends.
+#[test]
+fn a_unix_socket_of_systemd_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("edge.sock");
+    let edge = TcpListener::from(OwnedFd::from(UnixListener::bind(&path).unwrap()));
+    let sockets = [edge, TcpListener::bind("127.0.0.1:0").unwrap()];
+    let config = folder.path().join("gateway.yaml");
+    let (edge, admin) = (path.display(), sockets[1].local_addr().unwrap());
+    let text = format!(
+        "listen: [\"unix:{edge}\"]\nadmin: {{address: \"{admin}\"}}\nroutes: [{{respond: {{status: 204}}}}]\n"
+    );
+    std::fs::write(&config, &text).unwrap();
+    for _ in 0..2 {
+        let mut gateway = Activated::start(&config, &sockets, &[]);
+        gateway.says(&format!("listening on unix:{edge}"));
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.set_read_timeout(Some(deadline())).unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(client).read_line(&mut line).unwrap();
+        assert!(line.starts_with("HTTP/1.1 204 "), "{line}");
+        assert_eq!(gateway.end(), Some(0));
+        assert!(path.exists());
+    }
 }

@@ -1,11 +1,12 @@
-//! Unix sockets in the place of TCP: servers of an upstream.
+//! Unix sockets in the place of TCP: servers of an upstream, and listeners.
 
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use crate::harness::h2_upstream::H2Upstream;
-use crate::harness::{Gateway, Setup, Upstream, until};
+use crate::harness::{Gateway, Setup, Upstream, deadline, until};
 
 /// Passes the connections to a Unix socket on to a server.
 fn relay(path: &Path, to: SocketAddr) {
@@ -92,4 +93,102 @@ fn a_unix_socket_may_come_and_go() {
     let second = Upstream::answering("second");
     relay(&path, second.address);
     assert_eq!(gateway.get("/").text(), "second");
+}
+
+const LIMITED: &str = "client_ip: {trusted_proxies: [127.0.0.1]}\n\
+                       limits: {per-client: {key: ip, rate: 100/day}}\n\
+                       routes: [{name: all, respond: {status: 200, body: ok}, limits: [per-client]}]\n";
+
+/// A gateway that listens on a Unix socket too, and its configuration.
+fn listening(path: &Path, setup: Setup) -> (Gateway, String) {
+    let text =
+        format!("listen: [\"{{edge}}\", {{name: local, address: \"unix:{}\"}}]\n{LIMITED}", path.display());
+    (setup.start(&text), text)
+}
+
+/// The whole answer to a request on a connection of its own.
+fn get(path: &Path, headers: &str) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(deadline()))?;
+    stream.write_all(
+        format!("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n{headers}\r\n").as_bytes(),
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+fn serves(path: &Path) -> bool {
+    get(path, "").is_ok_and(|answer| answer.starts_with("HTTP/1.1 200 "))
+}
+
+/// Clients on a Unix socket have the address 127.0.0.1, so that a proxy there can be trusted.
+#[test]
+fn a_listener_can_be_a_unix_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("edge.sock");
+    let (mut gateway, text) = listening(&path, Setup::default().workers(3));
+    assert!((0..30).all(|_| serves(&path)));
+    assert_eq!(gateway.remaining("per-client", "127.0.0.1"), 70);
+    get(&path, "X-Forwarded-For: 192.0.2.1\r\n").unwrap();
+    assert_eq!(gateway.remaining("per-client", "192.0.2.1"), 99);
+    let kept = UnixStream::connect(&path).unwrap();
+    let open =
+        |count| (gateway.metric("sluicegate_connections", &[("listener", "local")]) == count).then_some(());
+    until("a connection is open", || open(1.0));
+    drop(kept);
+    until("it is closed", || open(0.0));
+
+    gateway.reload(LIMITED);
+    until("the file is removed", || (!path.exists()).then_some(()));
+    gateway.reload(&text);
+    until("it listens again", || serves(&path).then_some(()));
+    gateway.signal("TERM");
+    assert_eq!(gateway.ended(deadline()).code(), Some(0));
+    assert!(!path.exists(), "it cleans up");
+}
+
+/// The socket of a dead process is replaced; one that is in use, and a file that is none, are not touched.
+#[test]
+fn only_a_socket_that_nobody_has_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("edge.sock");
+    drop(UnixListener::bind(&path).unwrap());
+    let (gateway, text) = listening(&path, Setup::default());
+    assert!(serves(&path));
+    gateway.write_file("rival.yaml", &text.replace("\"{edge}\", ", ""));
+    let (code, said) = gateway.rival("rival.yaml", &[]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.contains(&format!("cannot listen on unix:{}: another process listens there", path.display())),
+        "{said}"
+    );
+    let file = folder.path().join("precious");
+    std::fs::write(&file, "precious").unwrap();
+    let other = text.replace("\"{edge}\", ", "").replace("edge.sock", "precious");
+    gateway.write_file("rival.yaml", &other);
+    let (code, said) = gateway.rival("rival.yaml", &[]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("the file there is not a socket"), "{said}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+    assert!(serves(&path));
+}
+
+/// A successor takes the socket over, and the end of the old process does not take its file away; if the successor ends early,
+/// the old process serves on it again.
+#[test]
+fn a_unix_socket_is_handed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("edge.sock");
+    let (mut old, _) = listening(&path, Setup::default().handover());
+    let mut next = old.successor();
+    assert_eq!(old.ended(deadline()).code(), Some(0));
+    assert!((0..10).all(|_| serves(&path)));
+    let mut dying = next.successor();
+    dying.signal("KILL");
+    dying.ended(deadline());
+    assert!((0..10).all(|_| serves(&path)));
+    next.signal("TERM");
+    assert_eq!(next.ended(deadline()).code(), Some(0));
+    assert!(!path.exists());
 }

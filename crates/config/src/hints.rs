@@ -28,6 +28,9 @@ pub(super) fn rate() -> String {
     format!(r"\s*0*[1-9][0-9]*[kKMG]?\s*/\s*(?:{units}|{calendar}|(?:[0-9]+(?:{units}))+)\s*")
 }
 
+/// The pattern of a Unix socket of a server.
+const UNIX_PATH: &str = "unix:/[^/](?:.{0,104}[^/])?";
+
 /// The pattern of a duration.
 pub(super) fn duration() -> String {
     format!(r"\s*(?:[0-9]+(?:{}))+\s*", units().join("|"))
@@ -38,6 +41,11 @@ pub(super) fn address() -> String {
     format!(r"(?:{IPV4}|\[{IPV6}\]):(?:{PORT}|0)")
 }
 
+/// The pattern of an address of a listener.
+pub(super) fn listen_address() -> String {
+    format!(r"{}|unix:/[^/\s](?:\S{{0,104}}[^/\s])?", address())
+}
+
 /// The pattern of a network, or of an address alone.
 pub(super) fn network() -> String {
     format!("(?:{IPV4}(?:/(?:3[0-2]|[12]?[0-9]))?|{IPV6}(?:/(?:12[0-8]|1[01][0-9]|[1-9]?[0-9]))?)")
@@ -45,7 +53,7 @@ pub(super) fn network() -> String {
 
 /// The pattern of a server's URL.
 pub(super) fn server() -> String {
-    format!(r"https?://(?:\[{IPV6}\]|[^/?#@:\[\]\s]+)(?::{PORT})?/?|unix:/[^/](?:.{{0,104}}[^/])?")
+    format!(r"https?://(?:\[{IPV6}\]|[^/?#@:\[\]\s]+)(?::{PORT})?/?|{UNIX_PATH}")
 }
 
 /// The pattern of a cost that is a text.
@@ -109,6 +117,8 @@ kinds! {
     Key => text(&key(), &["ip", "api_key | ip", "header:X-Tenant", "path:id"]);
     /// An address with a port.
     Address => text(&address(), &["0.0.0.0:8080", "[::]:8080", "127.0.0.1:9090"]);
+    /// An address with a port, or the path of a Unix socket.
+    ListenAddress => text(&listen_address(), &["0.0.0.0:8080", "[::]:8080", "unix:/run/gateway.sock"]);
     /// A host, or all below one.
     Host => text(
         r"(?:\*\.)?(?:[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.*|\[.+\])",

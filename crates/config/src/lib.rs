@@ -23,6 +23,7 @@ mod http_url;
 mod identity_rate;
 mod jwt;
 mod key_spec;
+mod listen_address;
 mod listener;
 mod lists;
 mod log;
@@ -89,6 +90,7 @@ pub use http_url::HttpUrl;
 pub use identity_rate::{BoundedRate, IdentityRate, RateSource};
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
 pub use key_spec::{KeySpec, Part};
+pub use listen_address::ListenAddress;
 pub use listener::{
     AdminConfig, AdminToken, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader,
     ListenerConfig, MinTls, Role, TlsConfig, TrustedList,

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use serde::{Serialize, Serializer};
 
 use super::at::{At, FileRef};
+use super::listen_address::ListenAddress;
 use super::reference::Reference;
 use super::secret::Secret;
 use super::serialize::{client_auth, seconds, text, texts};
@@ -19,7 +20,7 @@ pub struct ListenerConfig {
     pub name: String,
     /// The address.
     #[serde(serialize_with = "text")]
-    pub address: SocketAddr,
+    pub address: ListenAddress,
     /// How TLS is spoken; `None` where it is not.
     pub tls: Option<TlsConfig>,
     /// Whether connections begin with a PROXY header.
@@ -194,7 +195,7 @@ impl ListenerConfig {
     /// Identifies the listener across reloads: the address, so that a name may change. A port that the system
     /// chooses is no address yet.
     pub fn id(&self) -> String {
-        if self.address.port() == 0 { self.name.clone() } else { self.address.to_string() }
+        if self.address.port() == Some(0) { self.name.clone() } else { self.address.to_string() }
     }
 }
 

@@ -15,8 +15,8 @@ mapping! {
     struct RawListenerFields {
         /// A name for routes to match: `match: {listener: NAME}`. Default: the address.
         name: RawText,
-        /// HOST:PORT, such as 0.0.0.0:8080 or [::]:8080.
-        #[schemars(required, with = "hints::Address")]
+        /// HOST:PORT, such as 0.0.0.0:8080 or [::]:8080, or unix:PATH for a Unix socket.
+        #[schemars(required, with = "hints::ListenAddress")]
         address: RawText,
         /// TLS for this listener. Without it, HTTP/1.1 and HTTP/2 are accepted in plain text.
         tls: RawTls,

@@ -117,7 +117,7 @@ schemas! {
     RawEjection, "Ejection" => generator word_or::<RawEjectionFields>(&["off"], generator);
     RawRetries, "Retries" => generator number_or::<RawRetriesFields>(hints::COUNT, &[], generator);
     RawAnswer, "Answer" => generator word_or::<RawRespond>(&["usage"], generator);
-    RawListener, "Listener" => generator text_or::<RawListenerFields>(&hints::address(), generator);
+    RawListener, "Listener" => generator text_or::<RawListenerFields>(&hints::listen_address(), generator);
     RawServer, "Server" => generator text_or::<RawServerFields>(&hints::server(), generator);
     RawPlan, "Plan" => generator {
         number_or::<RawPlanFields>(&format!("{}|{}", hints::COUNT, hints::rate()), &["1000/min"], generator)

@@ -5,14 +5,17 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::section::Section;
 use super::tls;
+use super::upstream::unix_path;
 use super::{check_name, empty, in_range, missing, secret, value, word};
 use crate::at::{At, Folder};
 use crate::host_name;
+use crate::listen_address::ListenAddress;
 use crate::listener::{AdminConfig, AdminToken, ListenerConfig, Role};
 use crate::raw::RawConfig;
 use crate::raw_listen::RawAdmin;
 use crate::report::{Mistake, Report};
 use crate::shorthand::{RawCount, RawListener};
+use crate::upstream::UNIX;
 
 /// Connections at once of a listener when nothing else is said.
 const CONNECTIONS: u64 = 10_000;
@@ -29,7 +32,7 @@ pub(super) fn listeners(raw: &RawConfig, folder: Folder<'_>, report: &mut Report
         empty(listen.at, "listen", "a gateway listens somewhere: `listen: [0.0.0.0:8080]`", report);
     }
     for RawListener(raw) in &listen.value {
-        let address = raw.address.as_ref().and_then(|text| value(text, report, address));
+        let address = raw.address.as_ref().and_then(|text| value(text, report, listen_address));
         let tls = raw.tls.as_ref().map(|raw| tls::tls(&raw.value, folder, report));
         let most = |raw: Option<&At<RawCount>>, field, report: &mut Report| {
             raw.and_then(|count| in_range(count, 1..=MOST_CONNECTIONS, field, report))
@@ -48,9 +51,9 @@ pub(super) fn listeners(raw: &RawConfig, folder: Folder<'_>, report: &mut Report
             check_name(name, "listener", report);
         }
         let in_the_way =
-            |own| all.valid().find(move |(_, other)| overlap(other.address, own)).map(|at| (own, at));
-        if let Some((own, (at, other))) = address.and_then(in_the_way) {
-            let message = match own == other.address {
+            |own| all.valid().find(|(_, other)| overlap(&other.address, own)).map(|at| (own, at));
+        if let Some((own, (at, other))) = address.as_ref().and_then(in_the_way) {
+            let message = match *own == other.address {
                 true => format!("two listeners have the address {own}"),
                 false => format!("two listeners share addresses: {} and {own}", other.address),
             };
@@ -79,7 +82,14 @@ pub(super) fn listeners(raw: &RawConfig, folder: Folder<'_>, report: &mut Report
 
 /// Whether two sockets on these addresses would be in each other's way: with one port, and one of them may stand
 /// for the other's address too.
-fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+fn overlap(a: &ListenAddress, b: &ListenAddress) -> bool {
+    match (a.tcp(), b.tcp()) {
+        (Some(a), Some(b)) => tcp_overlap(a, b),
+        _ => a == b,
+    }
+}
+
+fn tcp_overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let (a, b) = (canonical(a), canonical(b));
     let stands_for = |wide: IpAddr, narrow: IpAddr| {
         wide.is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4()) // [::] takes IPv4 as well
@@ -92,6 +102,15 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
 /// An address of IPv4 also where it is written as one of IPv6.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+fn listen_address(text: &str) -> Result<ListenAddress, Mistake> {
+    let Some(path) = text.strip_prefix(UNIX) else { return address(text).map(ListenAddress::Tcp) };
+    let path = unix_path(path)?;
+    if path.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err(Mistake::new("the path of a listener has no spaces"));
+    }
+    Ok(ListenAddress::Unix(path.into()))
 }
 
 fn address(text: &str) -> Result<SocketAddr, Mistake> {
@@ -137,7 +156,10 @@ pub(super) fn admin(
         return None;
     };
     let address = value(text, report, address)?;
-    if let Some((_, listener)) = listeners.valid().find(|(_, listener)| overlap(listener.address, address)) {
+    if let Some((_, listener)) = listeners
+        .valid()
+        .find(|(_, listener)| listener.address.tcp().is_some_and(|own| tcp_overlap(own, address)))
+    {
         report.error(
             text.problem(format!("admin has the same address as the listener `{}`", listener.name))
                 .help("metrics and state are never on an address that serves clients; use another port"),
