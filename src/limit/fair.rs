@@ -23,12 +23,14 @@ pub struct FairAsk<'s> {
     pub text: KeyText,
 }
 
-/// What the shares say of a request.
+/// What the shares say of a request. Dropping it gives back what was taken from them, unless the request is admitted: the client may
+/// leave while a store is asked.
 struct Answers<'a, 's> {
     fair: &'a [FairAsk<'s>],
     answers: SmallVec<[Answer; 1]>,
     /// The asks that their shares refuse, with the time to wait.
     refused: SmallVec<[(usize, Span); 1]>,
+    admitted: bool,
 }
 
 /// The rate of a bucket in millionths of a token per second.
@@ -105,7 +107,7 @@ impl<'a, 's> Answers<'a, 's> {
         now: Time,
         store: Option<&Store>,
     ) -> Result<Self, Box<Decision>> {
-        let mut all = Self { fair, answers: SmallVec::new(), refused: SmallVec::new() };
+        let mut all = Self { fair, answers: SmallVec::new(), refused: SmallVec::new(), admitted: false };
         for one in fair {
             let ask = &asks[one.at];
             let name = || shared_hash(&one.text);
@@ -129,7 +131,6 @@ impl<'a, 's> Answers<'a, 's> {
         let mut decision = preview(&asks, &[]);
         decision.admitted = false;
         decision.delay = Span::ZERO;
-        all.give_back();
         all.mark(&mut decision);
         Err(Box::new(decision))
     }
@@ -141,7 +142,7 @@ impl<'a, 's> Answers<'a, 's> {
     }
 
     /// The decision about the kept asks becomes one about all of them.
-    fn finish(self, asks: &[Ask<'_>], mut decision: Decision) -> Decision {
+    fn finish(mut self, asks: &[Ask<'_>], mut decision: Decision) -> Decision {
         if !self.refused.is_empty() && decision.verdicts.len() < asks.len() {
             let mut preview = preview(asks, &[]);
             let mut made = std::mem::take(&mut decision.verdicts).into_iter();
@@ -155,9 +156,7 @@ impl<'a, 's> Answers<'a, 's> {
             decision.verdicts = preview.verdicts;
             self.mark(&mut decision);
         }
-        if !decision.admitted {
-            self.give_back();
-        }
+        self.admitted = decision.admitted;
         decision
     }
 
@@ -166,9 +165,13 @@ impl<'a, 's> Answers<'a, 's> {
             refuse(&mut decision.verdicts[*at], *wait);
         }
     }
+}
 
-    /// Gives back what was taken from the shares.
-    fn give_back(&self) {
+impl Drop for Answers<'_, '_> {
+    fn drop(&mut self) {
+        if self.admitted {
+            return;
+        }
         for (one, answer) in self.fair.iter().zip(&self.answers) {
             if let Answer::Within(taken) = answer {
                 one.shares.shares().give_back(*taken);

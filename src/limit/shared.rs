@@ -36,8 +36,10 @@ pub async fn decide_since(store: &Rc<Store>, asks: &mut Asks<'_>, since: Time, n
     }
     leased::missed(store, asks, now);
     let mixed = asks.iter().any(|ask| !is_shared(ask));
-    let reserved = mixed.then(|| reserve(asks));
-    if let Some(refusal) = reserved.as_ref().filter(|local| !local.admitted) {
+    let reserved = mixed.then(|| Reserved { store, decision: Some(reserve(asks)) });
+    if let Some(refusal) =
+        reserved.as_ref().and_then(|reserved| reserved.decision.as_ref()).filter(|local| !local.admitted)
+    {
         let verdicts = refusal.verdicts.clone();
         return together(asks, Decision { verdicts, ..Decision::default() }, not_asked(asks));
     }
@@ -46,14 +48,12 @@ pub async fn decide_since(store: &Rc<Store>, asks: &mut Asks<'_>, since: Time, n
         Some(decision) => {
             leased::decided(store, asks, &decision.verdicts, now);
             match reserved {
-                Some(reserved) => with_reserved(store, asks, reserved, decision, for_now),
+                Some(reserved) => with_reserved(store, asks, reserved.take(), decision, for_now),
                 None => decision,
             }
         }
         None => {
-            if let Some(mut reserved) = reserved {
-                reserved.holds.undo(store.now());
-            }
+            drop(reserved);
             // The store may have taken its whole timeout, in which keys have regained units.
             let now = store.now();
             asks.iter_mut().for_each(|ask| ask.renew(now));
@@ -129,6 +129,28 @@ fn refused_for(asks: &[Ask<'_>], by: usize, left: Span) -> Decision {
         verdict.usage.remaining = 0;
     }
     decision
+}
+
+/// The charges of the limits that are counted in this process, until the store has decided about the others. Dropping it refunds them: the
+/// client may leave while the store is asked.
+struct Reserved<'a> {
+    store: &'a Store,
+    decision: Option<Decision>,
+}
+
+impl Reserved<'_> {
+    /// The charges, which are not refunded any more.
+    fn take(mut self) -> Decision {
+        self.decision.take().unwrap_or_default()
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if let Some(decision) = &mut self.decision {
+            decision.holds.undo(self.store.now());
+        }
+    }
 }
 
 /// Charges the limits that are counted in this process, until the store has decided about the others.

@@ -155,10 +155,11 @@ impl Store {
         let guard = BatchGuard { batches: &self.batches, batch_key };
         loop {
             let now = self.clock.now();
-            let requests = self.batches.next(&guard.batch_key, now);
+            let mut requests = self.batches.next(&guard.batch_key, now);
             if requests.is_empty() {
                 return;
             }
+            requests.retain(|request| !request.answer.is_closed()); // clients that have left are not charged
             let deadline = |request: &Waiter| request.since.plus(self.timeout.get());
             let (requests, late): (Vec<Waiter>, Vec<Waiter>) =
                 requests.into_iter().partition(|request| deadline(request) >= now.plus(self.share(TOO_LATE)));

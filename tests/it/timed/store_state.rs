@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::harness::fleet::limit;
 use crate::harness::{
-    Client, Fleet, RedisServer, Setup, Stopwatch, Upstream, gated_upstream, in_parallel, patience, until,
-    within,
+    Client, Fleet, Gateway, RedisServer, Setup, Stopwatch, Upstream, gated_upstream, in_parallel, patience,
+    until, within,
 };
 
 const KEY: [(&str, &str); 1] = [("x-api-key", "k")];
@@ -175,4 +175,33 @@ fn places_of_a_dead_gateway_are_free_again() {
     assert!(within(patience(2), || (fleet[1].remaining("l", "k") > 2).then_some(())).is_none());
     gate.open();
     assert_eq!([clients[1].response().status, clients[3].response().status], [200; 2]);
+}
+
+/// A client that leaves while the store is asked gets back what its request had reserved in this process: of a local limit, and of
+/// fair shares.
+#[test]
+fn a_client_that_leaves_pays_nothing() {
+    let redis = RedisServer::start();
+    let gateway = Gateway::start(&format!(
+        "{}limits:\n  here: {{key: api_key, rate: 1000/d, scope: local}}\n  there: {{key: api_key, rate: 1000/d}}\n\
+         routes: [{{name: api, respond: {{status: 200}}, limits: [here, there]}}]\n",
+        redis.store_within("10s")
+    ));
+    Fleet::up_of(&gateway);
+    let key = [("x-api-key", "k")];
+    assert_eq!(gateway.ask("GET", "/", &key).status, 200);
+    redis.freeze();
+    let clients: Vec<Client> = (0..50)
+        .map(|_| {
+            let mut client = gateway.client();
+            client.request("GET", "/", &key);
+            client
+        })
+        .collect();
+    until("all of them wait for the store", || (gateway.remaining("here", "k") == 949).then_some(()));
+    drop(clients);
+    until("what they reserved is back", || (gateway.remaining("here", "k") == 999).then_some(()));
+    redis.thaw();
+    until("the store answers", || (gateway.ask("GET", "/", &key).status == 200).then_some(()));
+    assert!(gateway.remaining("here", "k") >= 990, "{}", gateway.remaining("here", "k"));
 }
