@@ -115,11 +115,12 @@ impl RequestContext {
         self.holds = holds;
     }
 
-    /// Notes the cost of the response without its bytes, for limits that charge by it.
-    pub fn charge(&mut self, cost_of: impl Fn(&DetailedCost, u64) -> u64) {
+    /// Notes the cost of the response without its bytes, for limits that charge by it; `None` if it has none.
+    pub fn charge(&mut self, cost_of: impl Fn(&DetailedCost, u64) -> Option<u64>) {
         let snapshot = &self.view.snapshot;
-        self.holds
-            .answered(|late, base| snapshot.late_cost(late.limit).map_or(base, |cost| cost_of(cost, base)));
+        self.holds.answered(|late, base| {
+            snapshot.late_cost(late.limit).map_or(Some(base), |cost| cost_of(cost, base))
+        });
     }
 
     /// The part of the request that the upstream sees.

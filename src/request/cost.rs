@@ -29,15 +29,16 @@ pub fn cost(cost: &Cost, of_route: Option<u64>, parts: &RequestHead, identity: &
     (base, base)
 }
 
-/// The cost of a request after its response is known, without the bytes of bodies.
-pub fn settled(cost: &DetailedCost, base: u64, status: StatusCode, headers: &Headers) -> u64 {
+/// The cost of a request after its response is known, without the bytes of bodies; `None` if its status has no cost, nor have the bytes
+/// then.
+pub fn settled(cost: &DetailedCost, base: u64, status: StatusCode, headers: &Headers) -> Option<u64> {
     let status = status.as_u16();
     if !cost.status.is_empty() && !cost.status.iter().any(|(first, last)| (*first..=*last).contains(&status))
     {
-        return 0;
+        return None;
     }
     let extra = cost.response_header.as_ref().and_then(|name| header_number(name, headers)).unwrap_or(0);
-    base.saturating_add(extra)
+    Some(base.saturating_add(extra))
 }
 
 /// The number in a header: the largest one if the header is repeated, and `u64::MAX` if it is larger than that.

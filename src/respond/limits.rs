@@ -138,9 +138,7 @@ impl<'s> RateLimitHeaders<'s> {
         if self.static_headers.warns {
             headers.remove_all(&[WARNING]);
         }
-        for limit in self.warnings.iter().flatten() {
-            headers.append_unchecked(WARNING.as_bytes(), limit.config.name.as_bytes());
-        }
+        add_warnings(self.warnings.as_deref().unwrap_or_default(), headers);
     }
 
     /// Adds the headers that depend on the decision: what remains, and the seconds until there is more.
@@ -220,6 +218,12 @@ fn warnings<'s>(results: LimitResults<'_, 's>) -> Option<Box<[&'s Limit]>> {
     (!limits.is_empty()).then_some(limits)
 }
 
+fn add_warnings(limits: &[&Limit], headers: &mut Headers) {
+    for limit in limits {
+        headers.append_unchecked(WARNING.as_bytes(), limit.config.name.as_bytes());
+    }
+}
+
 fn add_policies(policies: &Policies, now: Time, headers: &mut Headers) {
     match policies {
         Policies::Fixed(None) => {}
@@ -262,6 +266,9 @@ pub fn refusal(
     headers.append(X_REQUEST_ID, id);
     if let Some(at) = reported {
         RateLimitHeaders::of_verdict(at, results).add_refusal(seconds, headers);
+    }
+    if static_headers.warns {
+        add_warnings(warnings(results).as_deref().unwrap_or_default(), headers);
     }
     if is_grpc(parts) {
         response.status = StatusCode::OK;

@@ -432,3 +432,32 @@ fn places_freed_by_refusals_stay_free() {
     };
     on_both(|store| assert!((0..5).any(|_| scenario(store)), "the machine is too slow for this test"));
 }
+
+/// What a status does not cost, its bytes do not cost either: for each kind of bytes and each algorithm with late costs.
+#[test]
+fn bytes_of_other_statuses_cost_nothing() {
+    on_both(|store| {
+        let upstream = Upstream::scripted(|exchange| {
+            let _ = exchange.body();
+            let status = if exchange.seen.target == "/missing" { 404 } else { 200 };
+            exchange.answer(status, &[], &[b'x'; 900]);
+        });
+        for algorithm in ["token_bucket", "fixed_window", "sliding_window", "sliding_log"] {
+            for (bytes, cost) in [("response", 901), ("request", 101), ("both", 1_001)] {
+                let limit = format!(
+                    "algorithm: {algorithm}, rate: 10000/30d, cost: {{status: [200], bytes: {bytes}, request: 1}}"
+                );
+                let gateway = start(store, &upstream, &limit);
+                let mut client = gateway.client();
+                let body = [b'y'; 100];
+                assert_eq!(client.post("/missing", &KEY, &body).status, 404);
+                until("nothing is charged", || (state(&gateway, "k", "remaining") == 10_000.0).then_some(()));
+                assert_eq!(client.post("/found", &KEY, &body).status, 200);
+                let left = 10_000.0 - f64::from(cost);
+                until(&format!("{algorithm}, {bytes}"), || {
+                    (state(&gateway, "k", "remaining") == left).then_some(())
+                });
+            }
+        }
+    });
+}

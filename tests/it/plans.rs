@@ -177,3 +177,14 @@ fn a_plan_that_no_limit_has_is_a_mistake() {
     assert!(said.contains("no limit has the plan `frre`; did you mean `free`?"), "{said}");
     assert_eq!(add("free").0, Some(0));
 }
+
+/// A consumer that is exempt by its name is so under every key, also one that is made of several parts.
+#[test]
+fn an_exempt_consumer_is_exempt_under_every_key() {
+    for key in ["consumer", "consumer | ip", "[consumer, path]", "[ip, consumer | api_key]", "path"] {
+        let limits = format!("  l: {{key: {key}, rate: 2/366d, exempt: [\"consumer:ann\"]}}");
+        let gateway = start("", &limits);
+        assert_eq!(passed(&gateway, 5, &[("x-api-key", "ann")]), 5, "{key}");
+        assert_eq!(passed(&gateway, 5, &[("x-api-key", "bob")]), 2, "{key}");
+    }
+}

@@ -28,7 +28,8 @@ fn warns(gateway: &Gateway) {
         }
         assert_eq!(warnings(gateway, "/both", "a"), expected, "request {request}");
     }
-    assert_eq!(gateway.ask("GET", "/both", &[("x-api-key", "a")]).status, 429);
+    let refused = gateway.ask("GET", "/both", &[("x-api-key", "a")]);
+    assert_eq!((refused.status, refused.head.all("x-ratelimit-warning")), (429, vec!["soon", "other"]));
     assert!(warnings(gateway, "/both", "b").is_empty());
     assert!(warnings(gateway, "/quiet", "a").is_empty());
     assert_eq!(["soon", "other", "quiet"].map(|limit| counted(gateway, limit)), [1.0, 1.0, 0.0]);

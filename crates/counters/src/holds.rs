@@ -43,7 +43,7 @@ struct Settling {
     late: LateCost,
     /// The cost of the request itself.
     base: u64,
-    /// The cost with the response, without bytes; `None` until there is one.
+    /// The cost with the response, without bytes; `None` until there is one, and for a response without a cost.
     known: Option<u64>,
     /// The number of times that it counts.
     share: u16,
@@ -228,11 +228,12 @@ impl Holds {
         self.0.retain(|hold| hold.reservation != Reservation::Charge || hold.settling.is_some());
     }
 
-    /// The response has arrived: `cost_of` computes the cost without bytes from the cost of the request itself.
+    /// The response has arrived: `cost_of` computes the cost without bytes from the cost of the request itself; `None` if the response has
+    /// no cost, nor have its bytes then.
     #[inline]
-    pub fn answered(&mut self, cost_of: impl Fn(LateCost, u64) -> u64) {
+    pub fn answered(&mut self, cost_of: impl Fn(LateCost, u64) -> Option<u64>) {
         for settling in self.0.iter_mut().filter_map(|hold| hold.settling.as_mut()) {
-            settling.known = Some(cost_of(settling.late, settling.base));
+            settling.known = cost_of(settling.late, settling.base);
         }
     }
 

@@ -166,7 +166,6 @@ pub(super) fn exempt(
 ) -> Exempt {
     let by_address = key.is_some_and(|key| key.parts().all(Part::is_of_address));
     let mut exempt = Exempt::default();
-    let names_consumer = key.is_some_and(|key| key.parts().any(|part| *part == Part::Consumer));
     for text in raw.map_or(&[][..], |raw| &raw.value) {
         if let Some(name) = text.value.strip_prefix("list:") {
             let name = text.piece("list:".len(), name);
@@ -180,7 +179,7 @@ pub(super) fn exempt(
             exempt.plans.push(At { at: text.at, value: plan.to_owned() });
             continue;
         }
-        if let Some(consumer) = text.value.strip_prefix("consumer:").filter(|_| !names_consumer) {
+        if let Some(consumer) = text.value.strip_prefix("consumer:") {
             if !context.consumers && !context.checked {
                 report.error(nobody_is(text, "auth.api_key.consumers names them"));
             }
