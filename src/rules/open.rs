@@ -140,14 +140,20 @@ impl Rules {
         }
     }
 
-    /// The successor has not come: this process writes the rules again. Blocks.
+    /// The successor has not come, or has ended: this process writes the rules again, with what the successor changed.
+    /// Blocks.
     ///
     /// # Errors
-    /// If the file cannot be opened, because another process has it by now.
+    /// If the file cannot be opened, because another process has it by now, or cannot be read.
     pub fn take_back(&self) -> Result<(), String> {
         if let (Source::File(file), RulesSource::File(path)) = (&self.source, &self.config.source) {
-            let opened = RuleFile::open(&path.path).map_err(|error| format!("rules: {error}"))?;
+            let failed = |error: String| format!("rules: {error}");
+            let opened = RuleFile::open(&path.path).map_err(|error| failed(error.to_string()))?;
+            let version = opened.version().map_err(|error| failed(error.to_string()))?.version;
             file.store(Arc::new(opened));
+            self.patterns_changed().map_err(failed)?;
+            self.forget_all();
+            self.reached(version);
         }
         Ok(())
     }

@@ -32,9 +32,13 @@ impl Supervisor {
             Ok(())
         })
         .await;
-        match self.hand_over(successor, socket, confirm).await {
-            Ok(Succession::Done) => return Succession::Done,
-            Ok(Succession::Failed) => {
+        let result = self.hand_over(successor, socket, confirm).await;
+        if let Ok(Succession::Done) = result {
+            return Succession::Done;
+        }
+        lend_rules(rules.as_ref(), Rules::take_back).await;
+        match result {
+            Ok(_) => {
                 tracing::error!("the gateway that took over has ended: this one serves again");
                 self.resume();
                 if let Err(error) = socket.reclaim() {
@@ -45,7 +49,6 @@ impl Supervisor {
                 tracing::warn!("the process that asked for the sockets did not take over: {error}");
             }
         }
-        lend_rules(rules.as_ref(), Rules::take_back).await;
         Succession::Failed
     }
 

@@ -405,6 +405,24 @@ fn a_successor_takes_the_rules_over() {
     in_force(&successor, "k1", 70);
 }
 
+/// If the new process ends early, the old one has what was changed in it, and can change the rules again.
+#[test]
+fn rules_come_back_from_a_successor_that_ends() {
+    let gateway = Setup::default().handover_confirmed_after("1h").start(FIVE);
+    put(&gateway, "acme", &rule("k1", "50/366d"));
+    in_force(&gateway, "k1", 50);
+    let mut successor = gateway.successor();
+    assert_eq!(put(&successor, "acme", &rule("k1", "70/366d")).status, 200);
+    in_force(&successor, "k1", 70);
+    successor.signal("KILL");
+    successor.ended(deadline());
+    in_force(&gateway, "k1", 70);
+    until("the rules can be changed again", || {
+        (put(&gateway, "acme", &rule("k1", "80/366d")).status == 200).then_some(())
+    });
+    in_force(&gateway, "k1", 80);
+}
+
 /// A limit that is counted in Redis: a rule is exact there too, on what was spent.
 #[test]
 fn rules_of_a_shared_limit() {
