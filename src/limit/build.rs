@@ -100,7 +100,7 @@ impl Builder<'_> {
             index,
             ipv6_prefix: self.config.client_ip.ipv6_prefix,
             secret: self.secret,
-            key_prefix: &format!("{prefix}:{}{suffix}:", limit.name),
+            key_prefix: &format!("{prefix}:{}{suffix}:{}:", limit.name, algorithm_in_names(&limit.quota)),
         };
         let is_kept = old.is_some_and(|old| Arc::ptr_eq(&old.counted.counters, &parts.counters));
         let mut made = Limit::new(limit, parts);
@@ -110,6 +110,19 @@ impl Builder<'_> {
             made.warned = Some(Arc::clone(warned)); // who was warned is not counted again
         }
         made
+    }
+}
+
+/// The algorithm in the names of keys in a store. While the gateways of a fleet have different algorithms for a limit, as in a rolling
+/// update, each counts on its own: the algorithms cannot read each other's values.
+const fn algorithm_in_names(quota: &Quota) -> &'static str {
+    match quota {
+        Quota::TokenBucket(..) => "tb",
+        Quota::LeakyBucket(..) => "lb",
+        Quota::FixedWindow(..) => "fw",
+        Quota::SlidingLog(..) => "sl",
+        Quota::SlidingWindow(..) => "sw",
+        Quota::Concurrency(..) => "cc",
     }
 }
 

@@ -207,7 +207,7 @@ fn a_ban_holds_everywhere_and_costs_no_round_trip() {
     let file = redis.store() + &limit("rate: 1/day, ban: 1h, on_store_failure: open");
     let fleet = Fleet::start(2, &file);
     assert_eq!(fleet.in_turn(4, "k"), [200, 429, 429, 429]);
-    assert_eq!(redis.keys().iter().filter(|key| key.starts_with("sluicegate:l:ban:{")).count(), 1);
+    assert_eq!(redis.keys().iter().filter(|key| key.starts_with("sluicegate:l:tb:ban:{")).count(), 1);
     let before = redis.scripts();
     let samples = Load::on(&fleet, 32).keys(&["k"]).send(5_000);
     assert_eq!(admitted(&samples), 0);

@@ -205,3 +205,35 @@ fn a_client_that_leaves_pays_nothing() {
     until("the store answers", || (gateway.ask("GET", "/", &key).status == 200).then_some(()));
     assert!(gateway.remaining("here", "k") >= 990, "{}", gateway.remaining("here", "k"));
 }
+
+/// Two gateways that count a limit by different algorithms, as in a rolling update, have one allowance each: neither takes the
+/// other's value for nothing.
+#[test]
+fn algorithms_do_not_overwrite_each_other() {
+    let redis = RedisServer::start();
+    let one = |algorithm: &str| {
+        let text = format!(
+            "limits: {{l: {{key: api_key, algorithm: {algorithm}, rate: 20/366d}}}}\n\
+             routes: [{{name: api, respond: {{status: 200}}, limits: [l]}}]\n"
+        );
+        let gateway = Gateway::start(&(redis.store() + &text));
+        Fleet::up_of(&gateway);
+        gateway
+    };
+    for [first, second] in [
+        ["token_bucket", "fixed_window"],
+        ["token_bucket", "sliding_log"],
+        ["sliding_window", "fixed_window"],
+        ["sliding_log", "sliding_window"],
+    ] {
+        redis.run::<()>(&["FLUSHALL"]);
+        let gateways = [first, second].map(one);
+        let mut admitted = [0, 0];
+        for _ in 0..30 {
+            for (gateway, admitted) in gateways.iter().zip(&mut admitted) {
+                *admitted += usize::from(gateway.ask("GET", "/", &KEY).status == 200);
+            }
+        }
+        assert_eq!(admitted, [20, 20], "{first}, {second}");
+    }
+}
