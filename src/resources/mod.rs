@@ -21,7 +21,7 @@ use crate::file;
 use crate::file_watch::{Source as FileSource, Watched};
 use crate::lists::AddressList;
 use crate::route::warn_of_unreachable;
-use crate::tls::{ListenerFiles, UpstreamTls};
+use crate::tls::{ListenerFiles, SystemRoots, UpstreamTls};
 use sluicegate_config::{Config, ConsumersConfig, Folder, LimitConfig, ListConfig, Parsed, Report, nearest};
 
 pub use self::source::{Source, consumers_file};
@@ -131,10 +131,13 @@ fn load(config: &Config, before: Option<&LoadedConfig>, report: &mut Report) -> 
     if let Some(tls) = config.store.as_ref().and_then(|store| store.tls.as_ref()) {
         upstream::check_redis(tls, report);
     }
+    let system = SystemRoots::default();
     let upstreams: Vec<_> = config
         .upstreams
         .iter()
-        .map(|upstream| upstream.tls.as_ref().map(|tls| upstream::tls(tls, upstream.protocol, report)))
+        .map(|upstream| {
+            upstream.tls.as_ref().map(|tls| upstream::tls(tls, upstream.protocol, &system, report))
+        })
         .collect();
     Some(Resources {
         consumers: all(consumers)?,

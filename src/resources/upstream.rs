@@ -2,11 +2,16 @@
 //! are tried here, so that a wrong file is a mistake of the configuration and not a connection that fails.
 
 use crate::file_watch::Watched;
-use crate::tls::{PairFile, Pem, PemMistake, TlsFile, TlsFiles, TlsPart, UpstreamTls, pair};
+use crate::tls::{PairFile, Pem, PemMistake, SystemRoots, TlsFile, TlsFiles, TlsPart, UpstreamTls, pair};
 use sluicegate_config::{FileContent, FileRef, Problem, Protocol, RedisTls, Report, UpstreamTlsConfig};
 
 /// TLS to the servers of an upstream; `None` if a file cannot be used, which is reported.
-pub(super) fn tls(tls: &UpstreamTlsConfig, protocol: Protocol, report: &mut Report) -> Option<UpstreamTls> {
+pub(super) fn tls(
+    tls: &UpstreamTlsConfig,
+    protocol: Protocol,
+    system: &SystemRoots,
+    report: &mut Report,
+) -> Option<UpstreamTls> {
     let ca = tls.ca.as_ref().map(|file| read(file, report));
     let client = tls.client.as_ref().map(|(cert, key)| (read(cert, report), read(key, report)));
     let files = TlsFiles {
@@ -19,7 +24,7 @@ pub(super) fn tls(tls: &UpstreamTlsConfig, protocol: Protocol, report: &mut Repo
             None => None,
         },
     };
-    let made = UpstreamTls::new(files, tls.server_name.clone(), tls.verify, protocol);
+    let made = UpstreamTls::new(files, tls.server_name.clone(), tls.verify, protocol, system);
     made.map_err(|mistakes| {
         for (part, mistake) in mistakes {
             let file = match part {

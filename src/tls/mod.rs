@@ -22,7 +22,7 @@ pub use pair::{KeyPair, PairError, PairFile, SOON};
 pub use pem::{Pem, PemMistake, pair};
 pub use server::{ServerTls, TlsSession};
 pub(crate) use stream::MaybeTls;
-pub use upstream::{TlsFile, TlsFiles, TlsMistakes, TlsPart, UpstreamTls};
+pub use upstream::{SystemRoots, TlsFile, TlsFiles, TlsMistakes, TlsPart, UpstreamTls};
 
 /// What the files of a listener's TLS hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! How servers prove who they are, and how the gateway does. No way of printing it tells a private key.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,7 +64,7 @@ pub enum TlsPart {
 pub type TlsMistakes = Vec<(TlsPart, PemMistake)>;
 
 impl UpstreamTls {
-    /// TLS made of these files.
+    /// TLS made of these files. `system` are the authorities of the system, which upstreams without a file share.
     ///
     /// # Errors
     /// All that is wrong with the files.
@@ -72,8 +73,9 @@ impl UpstreamTls {
         server_name: Option<ServerName<'static>>,
         verify: bool,
         protocol: Protocol,
+        system: &SystemRoots,
     ) -> Result<Self, TlsMistakes> {
-        let mut client = client(&files, verify)?;
+        let mut client = client(&files, verify, system)?;
         client.alpn_protocols = vec![protocol.alpn().to_vec()];
         Ok(Self { files, server_name, verify, protocol, client: Arc::new(client) })
     }
@@ -102,7 +104,9 @@ impl UpstreamTls {
         if !wrong.is_empty() {
             return Err(wrong);
         }
-        Self::new(files, self.server_name.clone(), self.verify, self.protocol).map_err(|mistakes| {
+        let system = SystemRoots::default();
+        let made = Self::new(files, self.server_name.clone(), self.verify, self.protocol, &system);
+        made.map_err(|mistakes| {
             let told = |(part, mistake): (TlsPart, PemMistake)| {
                 let unusable = Unusable { message: mistake.message, details: Vec::new() };
                 self.files.path(part).map(|path| (path, unusable))
@@ -128,10 +132,10 @@ impl TlsFiles {
     }
 }
 
-fn client(files: &TlsFiles, verify: bool) -> Result<ClientConfig, TlsMistakes> {
+fn client(files: &TlsFiles, verify: bool, system: &SystemRoots) -> Result<ClientConfig, TlsMistakes> {
     let roots = match &files.ca {
-        Some(ca) => ca.pem.roots(&ca.name).map_err(|mistake| vec![(TlsPart::Ca, mistake)]),
-        None => Ok(if verify { system() } else { RootCertStore::empty() }),
+        Some(ca) => ca.pem.roots(&ca.name).map(Arc::new).map_err(|mistake| vec![(TlsPart::Ca, mistake)]),
+        None => Ok(if verify { system.get() } else { Arc::new(RootCertStore::empty()) }),
     };
     let own = files.client.as_ref().map(|(cert, key)| {
         pair((&cert.pem, &cert.name), (&key.pem, &key.name)).map_err(|mistakes| {
@@ -157,14 +161,25 @@ fn client(files: &TlsFiles, verify: bool) -> Result<ClientConfig, TlsMistakes> {
     })
 }
 
-/// The authorities of the system; none if it has none, and then no server is believed.
-fn system() -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        tracing::warn!("this machine has no certificates of authorities, so no https:// server is believed");
+/// The authorities of the system, which are read when the first upstream needs them: that takes some ten milliseconds.
+#[derive(Default)]
+pub struct SystemRoots(OnceCell<Arc<RootCertStore>>);
+
+impl SystemRoots {
+    /// The authorities; none if the system has none, and then no server is believed.
+    fn get(&self) -> Arc<RootCertStore> {
+        let load = || {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            if roots.is_empty() {
+                tracing::warn!(
+                    "this machine has no certificates of authorities, so no https:// server is believed"
+                );
+            }
+            Arc::new(roots)
+        };
+        Arc::clone(self.0.get_or_init(load))
     }
-    roots
 }
 
 /// Takes any certificate, as `verify: false` says. That the server has the key of the one that it shows is verified
