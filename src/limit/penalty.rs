@@ -12,6 +12,8 @@ use super::{Limit, SelectedLimit};
 pub struct SlowerLane<'s> {
     /// What to ask.
     pub asks: SmallVec<[Ask<'s>; 2]>,
+    /// The limits in shadow mode that have counted a refusal already, by index: they are not asked again.
+    shadow_refused: SmallVec<[usize; 1]>,
     /// The decision that refused it.
     refused: Decision,
 }
@@ -41,11 +43,13 @@ impl<'s> SlowerLane<'s> {
         {
             return Err(Box::new(decision));
         }
-        let asks = asks.iter().enumerate().map(|(at, ask)| match lane(at) {
-            Some(lane) => Ask { limit: &lane.counted, ..ask.clone() },
-            None => ask.clone(),
+        let counted = |at: &usize| asks[*at].limit.enforced || decision.verdicts[*at].answer.is_ok();
+        let asks = (0..asks.len()).filter(counted).map(|at| match lane(at) {
+            Some(lane) => Ask { limit: &lane.counted, ..asks[at].clone() },
+            None => asks[at].clone(),
         });
-        Ok(Self { asks: asks.collect(), refused: decision })
+        let shadow_refused = (0..decision.verdicts.len()).filter(|at| !counted(at)).collect();
+        Ok(Self { asks: asks.collect(), shadow_refused, refused: decision })
     }
 
     /// The decision of a request, if this is what its limits say about the second question. What is left is shown of the limits
@@ -53,6 +57,9 @@ impl<'s> SlowerLane<'s> {
     pub fn decided(self, mut decision: Decision) -> Decision {
         if !decision.admitted {
             return self.refused;
+        }
+        for at in self.shadow_refused {
+            decision.verdicts.insert(at, self.refused.verdicts[at].clone());
         }
         for (verdict, refused) in decision.verdicts.iter_mut().zip(&self.refused.verdicts) {
             if refused.answer.is_err() {

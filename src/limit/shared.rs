@@ -30,7 +30,9 @@ pub async fn decide_since(store: &Rc<Store>, asks: &mut Asks<'_>, since: Time, n
         store.count_remembered();
         return refusal;
     }
-    if let Some((paused, left)) = leased::paused(store, asks, now) {
+    if let Some((paused, left)) =
+        leased::paused(store, asks, now).filter(|_| asks.iter().all(|ask| ask.limit.is_current(ask.key)))
+    {
         store.count_remembered();
         return refused_for(asks, paused, left);
     }
@@ -113,6 +115,9 @@ fn remembered_refusal(store: &Store, asks: &mut [Ask<'_>], now: Time) -> Option<
                 }
                 Some(_) => ask.limit.remembers_refusals(),
             };
+    }
+    if refuses && !banned && !asks.iter().all(|ask| ask.limit.is_current(ask.key)) {
+        return None;
     }
     let refusal = refuses.then(|| refuse(asks))?;
     let refused = |(ask, verdict): (&Ask<'_>, &Verdict)| ask.limit.enforced && verdict.answer.is_err();

@@ -102,3 +102,18 @@ fn explain_knows_the_slower_lane() {
     let told = gateway.admin_get("/explain?url=http://api.test/&header=x-api-key:%20a").json();
     assert_eq!(told["outcome"], "admitted", "{told}");
 }
+
+/// A request that waits in the slower lane is one request to a limit in shadow mode: its ban begins after as many as the file says.
+#[test]
+fn shadow_limits_count_a_request_in_the_lane_once() {
+    let gateway = Gateway::start(
+        "limits: {few: {key: api_key, rate: 1/d, penalty: {rate: 100/s, waiters: 3}}, \
+         seen: {key: api_key, rate: 1/d, mode: shadow, ban: {after: 3, within: 1h, for: 1h}}}\n\
+         routes: [{name: all, respond: {status: 200}, limits: [few, seen]}]\n",
+    );
+    let bans = || gateway.metric("sluicegate_limit_bans_total", &[("limit", "seen")]);
+    for (request, begun) in [(1, 0.0), (2, 0.0), (3, 0.0), (4, 1.0)] {
+        assert_eq!(gateway.ask("GET", "/", &[("x-api-key", "a")]).status, 200, "request {request}");
+        assert_eq!(bans(), begun, "request {request}");
+    }
+}

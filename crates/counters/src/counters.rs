@@ -291,6 +291,11 @@ impl Counters {
         each!(Tables(table) = &self.tables => table.refusal(key, now, cost, own.and_then(StateCodec::of)))
     }
 
+    /// Whether the state of a key was counted under the quota that it has now. `own` is that quota, if the key has one of its own.
+    pub(super) fn is_current(&self, key: Fingerprint, own: Option<&Quota>) -> bool {
+        each!(Tables(table) = &self.tables => table.is_current(key, own.and_then(StateCodec::of)))
+    }
+
     /// The debt of a key in whole requests, rounded up.
     pub fn owed(&self, key: Fingerprint, now: Time) -> u64 {
         each!(Tables(table) = &self.tables => table.owed(key, now))

@@ -152,6 +152,12 @@ impl CountedLimit {
         self.counters.refusal(key, now, cost, self.own_quota())
     }
 
+    /// Whether the last state from the store was counted under the quota that the key has now. After a rule or the rate of an identity has
+    /// changed it, the store has to convert its state before anything can be told from it.
+    pub fn is_current(&self, key: Fingerprint) -> bool {
+        self.counters.is_current(key, self.own_quota())
+    }
+
     /// Replaces the state of a key by the one that the store returned after a correction. The state of a log then does not
     /// show until when it refuses, so the key is removed.
     pub fn relearn(&self, key: Fingerprint, told: &RemoteState, now: Time) {

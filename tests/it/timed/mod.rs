@@ -11,6 +11,7 @@ mod store_kinds;
 mod store_leased;
 mod store_memory;
 mod store_outage;
+mod store_rules;
 mod store_sentinel;
 mod store_stall;
 mod store_state;

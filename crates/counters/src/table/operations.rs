@@ -111,6 +111,13 @@ impl<A: StateCodec> Table<A> {
         known.unwrap_or_else(|| wanted.check(&A::State::default(), now, cost).err())
     }
 
+    /// Whether the state of a key was counted under the quota that it has now. `own` is that quota, if the key has one of its own.
+    pub(crate) fn is_current(&self, key: Fingerprint, own: Option<&A>) -> bool {
+        let part = self.part(key);
+        let wanted = own.unwrap_or(&part.algorithm);
+        part.look(key.get(), |algorithm, _| algorithm == wanted).unwrap_or(true)
+    }
+
     /// Removes all keys.
     pub(crate) fn forget(&self) {
         for shard in &self.shards {
