@@ -115,7 +115,7 @@ pub fn from_text(
     }
     let mut readings = vec![(secret.build_hasher(), KeyText::new())];
     for (alternatives, value) in spec.alternatives().iter().zip(values) {
-        let values = alternatives.iter().enumerate().flat_map(|(index, part)| {
+        let values = meant(alternatives, value).flat_map(|(index, part)| {
             values_from_text(part, value, ipv6_prefix).into_iter().map(move |bytes| (index, part, bytes))
         });
         readings = values
@@ -130,6 +130,40 @@ pub fn from_text(
     }
     let finished = |(hasher, text): (_, KeyText)| (Fingerprint::from_hash(Hasher::finish(&hasher)), text);
     readings.into_iter().map(finished).collect()
+}
+
+/// The parts that an operator's text can mean, with their indices: those that it names (`ip:192.0.2.7`), or those that are addresses if it
+/// is one, or all.
+fn meant<'p>(alternatives: &'p [Part], text: &str) -> impl Iterator<Item = (usize, &'p Part)> {
+    let is_named = alternatives.iter().any(|part| names(part, text));
+    let is_address = !is_named && alternatives.iter().any(|part| is_address(part, text));
+    let chosen: SmallVec<[(usize, &Part); 2]> = alternatives
+        .iter()
+        .enumerate()
+        .filter(|(_, part)| match (is_named, is_address) {
+            (true, _) => names(part, text),
+            (_, true) => self::is_address(part, text),
+            _ => true,
+        })
+        .collect();
+    chosen.into_iter()
+}
+
+/// Whether the value of a part could be read as another of the alternatives: it begins with the name of that one, or it is text that
+/// looks like an address beside a part that is one. Such a value is named with its part only, as in `api_key:192.0.2.7`.
+pub(crate) fn reads_as_another(alternatives: &[Part], own: &Part, value: &[u8]) -> bool {
+    let Some(text) = std::str::from_utf8(value).ok().filter(|_| !own.is_of_address()) else { return false };
+    alternatives.iter().any(|other| other != own && (names(other, text) || is_address(other, text)))
+}
+
+/// Whether a text begins with the name of a part and a colon.
+fn names(part: &Part, text: &str) -> bool {
+    text.strip_prefix(part.name()).is_some_and(|rest| rest.starts_with(':'))
+}
+
+/// Whether a part is an address, and a text as well.
+fn is_address(part: &Part, text: &str) -> bool {
+    matches!(part, Part::Ip | Part::IpPrefix(_) | Part::Ipv4Prefix(_)) && text.parse::<IpAddr>().is_ok()
 }
 
 /// FNV-1a, which hashes the same everywhere.

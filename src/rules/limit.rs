@@ -9,7 +9,7 @@ use sluicegate_rules::Patterns;
 
 use super::EffectId;
 use crate::keys;
-use sluicegate_config::KeySpec;
+use sluicegate_config::{KeySpec, Part};
 
 /// A limit that may have rules. It outlives configurations.
 pub struct RuledLimit {
@@ -67,6 +67,13 @@ impl RuledLimit {
         reading.as_ref().map_or_else(Vec::new, |reading| {
             keys::from_text(&reading.key, text, reading.ipv6_prefix, &reading.secret)
         })
+    }
+
+    /// Whether the value of a part of a key, the one at `index`, could also be read as another part that the key may have there.
+    pub(super) fn reads_as_another(&self, index: usize, part: &Part, value: &[u8]) -> bool {
+        let reading = self.reading.load();
+        let alternatives = reading.as_ref().and_then(|reading| reading.key.alternatives().get(index));
+        alternatives.is_some_and(|alternatives| keys::reads_as_another(alternatives, part, value))
     }
 
     /// Whether it has any rule.

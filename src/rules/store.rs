@@ -114,7 +114,7 @@ impl Rules {
         };
         let now = self.clock.now();
         let parts: Vec<_> = keys::parts_of(&question.text).collect();
-        let choice = choose(&exact, &patterns, &key(&parts), now);
+        let choice = choose(&exact, &patterns, &key(&question.limit, &parts), now);
         let id = choice.rule.and_then(|rule| self.effects.id(Effect::of(&rule.stored.rule)));
         let number = id.unwrap_or(EffectId::NONE).number();
         let ttl = Span::from_nanos(self.ttl.load(Ordering::Relaxed));
@@ -166,7 +166,7 @@ impl Rules {
         let mut found: Vec<Stored> = Vec::new();
         for (_, text) in ruled.keys(key_text) {
             let parts: Vec<_> = keys::parts_of(&text).collect();
-            let key = key(&parts);
+            let key = key(&ruled, &parts);
             texts.extend(spellings(&key));
             found.extend(patterns.matching(&key).into_iter().map(|(rule, _)| rule.stored.clone()));
         }
@@ -187,7 +187,7 @@ impl Rules {
         let exact: Vec<_> = found.into_iter().filter_map(compiled).collect();
         let patterns = question.limit.patterns.load_full();
         let parts: Vec<_> = keys::parts_of(&question.text).collect();
-        let choice = choose(&exact, &patterns, &key(&parts), now);
+        let choice = choose(&exact, &patterns, &key(&question.limit, &parts), now);
         Ok(choice.rule.map(|rule| rule.stored.rule.id.clone()))
     }
 
@@ -263,15 +263,19 @@ impl Rules {
     }
 }
 
-/// A key, as rules see it, made of its parts.
-fn key<'a>(parts: &'a [(Part, &'a [u8])]) -> Vec<KeyPart<'a>> {
-    parts.iter().map(|(part, value)| KeyPart { name: part.name(), value: value_of(part, value) }).collect()
+/// A key of a limit, as rules see it, made of its parts.
+fn key<'a>(limit: &RuledLimit, parts: &'a [(Part, &'a [u8])]) -> Vec<KeyPart<'a>> {
+    let part = |(index, (part, value)): (usize, &'a (Part, &'a [u8]))| {
+        let named_only = limit.reads_as_another(index, part, value);
+        KeyPart { name: part.name(), value: value_of(part, value), named_only }
+    };
+    parts.iter().enumerate().map(part).collect()
 }
 
 /// How rules can spell the key of a question.
 fn spelled(question: &KeyQuestion) -> Vec<String> {
     let parts: Vec<_> = keys::parts_of(&question.text).collect();
-    spellings(&key(&parts))
+    spellings(&key(&question.limit, &parts))
 }
 
 /// A rule that can be judged. One that cannot was written by another version; it is logged and left out.

@@ -13,6 +13,9 @@ pub struct KeyPart<'a> {
     pub name: &'a str,
     /// Its value in this request.
     pub value: KeyValue<'a>,
+    /// Whether only `name:value` names it, because the value alone reads like another part that the key may have instead: a client that
+    /// chooses such a value must not take the rule of somebody else.
+    pub named_only: bool,
 }
 
 /// The value of a part of a key.
@@ -30,6 +33,8 @@ pub(crate) struct Spelled<'a> {
     pub(crate) name: &'a str,
     /// The address, if it is one, never an IPv4 address in the form of IPv6.
     pub(crate) address: Option<IpAddr>,
+    /// Where the text begins that names it alone.
+    alone: usize,
     /// `name:` and the value's text. The text of an address is Rust's `Display` of it.
     bytes: Vec<u8>,
     /// The canonical text, and that of `name:` with the text; `None` if it is not UTF-8.
@@ -50,15 +55,15 @@ impl<'a> Spelled<'a> {
                 Some(address)
             }
         };
-        let canonical = std::str::from_utf8(&bytes)
-            .ok()
-            .map(|named| [canonical(&named[part.name.len() + 1..]), canonical(named)]);
-        Self { name: part.name, address, bytes, canonical }
+        let alone = if part.named_only { 0 } else { part.name.len() + 1 };
+        let canonical =
+            std::str::from_utf8(&bytes).ok().map(|named| [canonical(&named[alone..]), canonical(named)]);
+        Self { name: part.name, address, alone, bytes, canonical }
     }
 
-    /// The value's text.
+    /// The value's text, with `name:` if only that names it.
     pub(crate) fn text(&self) -> &[u8] {
-        &self.bytes[self.name.len() + 1..]
+        &self.bytes[self.alone..]
     }
 
     /// `name:` and the value's text.

@@ -260,6 +260,7 @@ proptest! {
                     Value::Text(text) => KeyValue::Text(text),
                     Value::Address(address) => KeyValue::Address(*address),
                 },
+                named_only: false,
             })
             .collect();
         let now = Time::from_nanos((CHRISTMAS + second) * SECOND + nanos);
@@ -288,14 +289,14 @@ proptest! {
 
     #[test]
     fn a_text_with_stars_matches_as_the_naive_matcher_says(pattern in "[ab*]{0,12}\\*[ab*]{0,4}", text in "[ab]{0,20}") {
-        let part = [KeyPart { name: "k", value: KeyValue::Text(text.as_bytes()) }];
+        let part = [KeyPart { name: "k", value: KeyValue::Text(text.as_bytes()), named_only: false }];
         let matches = sluicegate_rules::Pattern::parse(&pattern).unwrap().matches(&part).is_some();
         prop_assert_eq!(matches, model::glob(pattern.as_bytes(), text.as_bytes()));
     }
 }
 
 fn text(value: &str) -> [KeyPart<'_>; 1] {
-    [KeyPart { name: "api_key", value: KeyValue::Text(value.as_bytes()) }]
+    [KeyPart { name: "api_key", value: KeyValue::Text(value.as_bytes()), named_only: false }]
 }
 
 #[test]
@@ -348,7 +349,8 @@ fn the_longer_mask_is_more_exact() {
         compiled("other-family", "::/0", none),
         compiled("other-part", "client:203.0.113.9/32", none),
     ];
-    let key = [KeyPart { name: "ip", value: KeyValue::Address("203.0.113.9".parse().unwrap()) }];
+    let key =
+        [KeyPart { name: "ip", value: KeyValue::Address("203.0.113.9".parse().unwrap()), named_only: false }];
     for expected in ["exact", "host", "site", "written-as-ipv6", "all"] {
         assert_eq!(chosen(&rules, &key, at(0)).0.as_deref(), Some(expected));
         rules.retain(|rule| rule.stored.rule.id != expected);
@@ -367,7 +369,8 @@ fn a_network_of_ipv4_is_the_same_however_it_is_written() {
         ("203.0.112.255", None),
         ("203.0.114.0", None),
     ] {
-        let key = [KeyPart { name: "ip", value: KeyValue::Address(address.parse().unwrap()) }];
+        let key =
+            [KeyPart { name: "ip", value: KeyValue::Address(address.parse().unwrap()), named_only: false }];
         assert_eq!(chosen(&rules, &key, at(0)).0.as_deref(), rule, "{address}");
     }
 }

@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use sluicegate_rules::{KeyPart, KeyValue, canonical, spellings};
 
 fn text<'a>(name: &'a str, value: &'a str) -> KeyPart<'a> {
-    KeyPart { name, value: KeyValue::Text(value.as_bytes()) }
+    KeyPart { name, value: KeyValue::Text(value.as_bytes()), named_only: false }
 }
 
 fn address<'a>(name: &'a str, value: &str) -> KeyPart<'a> {
-    KeyPart { name, value: KeyValue::Address(value.parse().unwrap()) }
+    KeyPart { name, value: KeyValue::Address(value.parse().unwrap()), named_only: false }
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn a_comma_belongs_to_the_value_of_a_single_part() {
 fn keys_that_cannot_be_named() {
     assert_eq!(spellings(&[]), [""; 0]);
     assert_eq!(spellings(&[text("p", "x"); 9]), [""; 0]);
-    let bytes = KeyPart { name: "p", value: KeyValue::Text(b"\xff") };
+    let bytes = KeyPart { name: "p", value: KeyValue::Text(b"\xff"), named_only: false };
     assert_eq!(spellings(&[bytes]), [""; 0]);
 }
 
