@@ -295,18 +295,30 @@ fn problem(
     let violated = (0..decision.verdicts.len())
         .map(|at| (selected[at].limit, &decision.verdicts[at]))
         .filter(|(limit, verdict)| limit.enforces() && verdict.answer.is_err());
-    let banned = reason == RefusalReason::Ban;
+    // Few long pieces: each one costs a check of the room.
+    let (start, wait, reason) = match reason {
+        RefusalReason::Ban => (
+            concat!(
+                "{\"type\":\"https://iana.org/assignments/http-problem-types#abnormal-usage-detected\",",
+                "\"title\":\"Too Many Requests\",\"status\":429,\"detail\":\""
+            ),
+            "temporarily banned after too many refused requests; try again in ",
+            "\",\"reason\":\"ban\",\"request_id\":\"",
+        ),
+        _ => (
+            concat!(
+                "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",",
+                "\"title\":\"Too Many Requests\",\"status\":429,\"detail\":\""
+            ),
+            "the quota is used up; try again in ",
+            "\",\"reason\":\"limit\",\"request_id\":\"",
+        ),
+    };
     let mut out = Vec::with_capacity(512);
-    out.extend_from_slice(b"{\"type\":\"https://iana.org/assignments/http-problem-types#");
-    out.extend_from_slice(if banned { b"abnormal-usage-detected" } else { b"quota-exceeded" });
-    out.extend_from_slice(b"\",\"title\":\"Too Many Requests\",\"status\":429,\"detail\":\"");
+    out.extend_from_slice(start.as_bytes());
     match seconds {
         Some(seconds) => {
-            out.extend_from_slice(if banned {
-                b"temporarily banned after too many refused requests; try again in "
-            } else {
-                b"the quota is used up; try again in "
-            });
+            out.extend_from_slice(wait.as_bytes());
             write_decimal(&mut out, seconds);
             out.extend_from_slice(if seconds == 1 { b" second" } else { b" seconds" });
         }
@@ -314,23 +326,24 @@ fn problem(
             b"this request costs more than the quota can ever hold; it will not be admitted later",
         ),
     }
-    out.extend_from_slice(match reason {
-        RefusalReason::Ban => b"\",\"reason\":\"ban\",\"request_id\":\"",
-        _ => b"\",\"reason\":\"limit\",\"request_id\":\"",
-    });
+    out.extend_from_slice(reason.as_bytes());
     out.extend_from_slice(id.as_bytes());
     out.extend_from_slice(b"\",\"violated-policies\":[");
-    for (at, (limit, _)) in violated.enumerate() {
-        out.extend_from_slice(if at == 0 { b"\"" } else { b",\"" });
+    let mut quote: &[u8] = b"\"";
+    for (limit, _) in violated {
+        out.extend_from_slice(quote);
         out.extend_from_slice(limit.config.name.as_bytes());
-        out.extend_from_slice(b"\"");
+        quote = b"\",\"";
     }
-    out.extend_from_slice(b"]");
-    if let Some(seconds) = seconds {
-        out.extend_from_slice(b",\"retry_after\":");
-        write_decimal(&mut out, seconds);
+    let has_any = quote.len() > 1;
+    match seconds {
+        Some(seconds) => {
+            out.extend_from_slice(if has_any { b"\"],\"retry_after\":" } else { b"],\"retry_after\":" });
+            write_decimal(&mut out, seconds);
+            out.extend_from_slice(b"}\n");
+        }
+        None => out.extend_from_slice(if has_any { b"\"]}\n" } else { b"]}\n" }),
     }
-    out.extend_from_slice(b"}\n");
     out
 }
 

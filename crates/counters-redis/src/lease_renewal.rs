@@ -111,7 +111,8 @@ impl Store {
         }
     }
 
-    /// Extends the leases of held places. It takes no places: requests that begin and end meanwhile send calls of their own.
+    /// Extends the leases of held places, and restores those that the server has lost. It takes no others: requests that begin and end
+    /// meanwhile send calls of their own.
     async fn renew_leases(&self, connection: &Rc<Connection>) {
         let held = self.leases.held(false, |tag| self.holds_tag(connection, tag));
         let Ok(channel) = connection.channel() else { return };
@@ -158,7 +159,7 @@ impl Store {
                     .arg(old.as_ref().map_or(&b""[..], |old| &old[..]))
                     .arg(LEASE.as_micros() as u64);
                 for held in held {
-                    call.arg(if old.is_some() { held.places } else { 0 });
+                    call.arg(held.places);
                 }
                 let call = connection.in_script_form(call);
                 let mut channel = channel.clone();

@@ -237,3 +237,32 @@ fn algorithms_do_not_overwrite_each_other() {
         assert_eq!(admitted, [20, 20], "{first}, {second}");
     }
 }
+
+/// Places that Redis has lost are taken again when their gateway renews them, also beside places that were taken since.
+#[test]
+fn lost_places_are_restored() {
+    let redis = RedisServer::start();
+    let (upstream, gate) = gated_upstream();
+    let text = redis.store()
+        + "limits: {l: {key: api_key, algorithm: concurrency, max: 5}}\n\
+           upstreams: {api: {servers: [\"http://{upstream}\"], timeouts: {response: 1h}}}\n\
+           routes: [{name: api, upstream: api, limits: [l]}]\n";
+    let fleet = Fleet::of((0..2).map(|_| Setup::default().upstream(&upstream)).collect(), &text);
+    fleet.up();
+    let mut held: Vec<Client> = Vec::new();
+    let slow = |gateway: &Gateway| {
+        let mut client = gateway.client();
+        client.request("GET", "/slow", &KEY);
+        client
+    };
+    held.extend((0..5).map(|_| slow(&fleet[0])));
+    upstream.wait_for(5);
+    assert_eq!(fleet[1].ask("GET", "/", &KEY).status, 429);
+    redis.run::<()>(&["FLUSHALL"]);
+    held.push(slow(&fleet[1])); // one is taken since
+    upstream.wait_for(6);
+    until("the lost places are taken again", || (fleet[1].ask("GET", "/", &KEY).status == 429).then_some(()));
+    gate.open();
+    held.into_iter().for_each(|mut client| assert_eq!(client.response().status, 200));
+    until("all are free", || (fleet[1].ask("GET", "/", &KEY).status == 200).then_some(()));
+}
