@@ -59,7 +59,7 @@ impl<'s> SlowerLane<'s> {
             return self.refused;
         }
         for at in self.shadow_refused {
-            decision.verdicts.insert(at, self.refused.verdicts[at].clone());
+            decision.verdicts.insert(at, self.refused.verdicts[at]);
         }
         for (verdict, refused) in decision.verdicts.iter_mut().zip(&self.refused.verdicts) {
             if refused.answer.is_err() {

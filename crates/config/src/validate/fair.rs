@@ -84,6 +84,9 @@ pub(super) fn check(
     if raw.ban.is_some() {
         refuse("and `ban` exclude each other: the bans of `key: global` are for everybody", "remove one");
     }
+    if raw.overdraft.is_some() {
+        refuse("and `overdraft` exclude each other: the debt of one would be everybody's", "remove one");
+    }
     if raw.candidate.is_some() {
         refuse("and `candidate` exclude each other", "remove one");
     }

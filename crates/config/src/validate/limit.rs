@@ -118,7 +118,7 @@ pub(super) fn limit(
     };
     let penalty = match &raw.penalty {
         None => Some(None),
-        Some(penalty) => penalty::penalty(penalty, raw, report).map(Some),
+        Some(penalty) => penalty::penalty(penalty, raw, cost.as_ref(), report).map(Some),
     };
     let warn = raw.warn.as_ref().and_then(|text| value(text, report, warn));
     Some(LimitConfig {

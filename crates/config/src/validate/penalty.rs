@@ -3,6 +3,7 @@
 use sluicegate_limiter::{LeakyBucket, Quota};
 
 use super::{in_range, missing, value};
+use crate::Cost;
 use crate::at::At;
 use crate::raw::RawLimit;
 use crate::raw_excess::RawPenalty;
@@ -13,7 +14,12 @@ use crate::values;
 const WAITERS: u64 = 100;
 
 /// The quota of the lane.
-pub(super) fn penalty(raw: &At<RawPenalty>, limit: &RawLimit, report: &mut Report) -> Option<Quota> {
+pub(super) fn penalty(
+    raw: &At<RawPenalty>,
+    limit: &RawLimit,
+    cost: Option<&Cost>,
+    report: &mut Report,
+) -> Option<Quota> {
     let mut excludes = |field: &str, help: &str| {
         let problem = Problem::new(raw.at, format!("`penalty` and `{field}` exclude each other"));
         report.error(problem.help(help.to_owned()));
@@ -27,6 +33,11 @@ pub(super) fn penalty(raw: &At<RawPenalty>, limit: &RawLimit, report: &mut Repor
     if limit.count_rejected.as_ref().is_some_and(|count| count.value) {
         excludes("count_rejected", "remove one");
     }
+    if matches!(cost, Some(Cost::Detailed(cost)) if cost.settles()) {
+        let help = "the lane is charged before the answer says what a request costs; remove one";
+        let problem = Problem::new(raw.at, "`penalty` and a cost of the answer exclude each other");
+        report.error(problem.help(help));
+    }
     let Some(rate) = &raw.value.rate else {
         missing(raw.at, "`penalty`", ("rate", "1/s"), &raw.value.wrong, report);
         return None;
@@ -34,6 +45,12 @@ pub(super) fn penalty(raw: &At<RawPenalty>, limit: &RawLimit, report: &mut Repor
     let waiters = raw.value.waiters.as_ref();
     let waiters = waiters.map_or(Some(WAITERS), |n| in_range(n, 1..=10_000, "waiters", report));
     let ((rate, _), waiters) = (value(rate, report, values::rate)?, waiters?);
+    if let Some(Cost::Constant(cost)) = cost
+        && *cost > waiters
+    {
+        let problem = format!("a request costs {cost} and the lane has {waiters} places, so that none waits");
+        report.error(Problem::new(raw.at, problem).help(format!("write `waiters: {cost}` or more")));
+    }
     let lane = LeakyBucket::new(rate, waiters, None).ok()?;
     Some(Quota::LeakyBucket(lane, rate, waiters))
 }
