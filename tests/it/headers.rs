@@ -214,3 +214,24 @@ fn no_request_is_smuggled_behind_another() {
         );
     }
 }
+
+/// A client cannot take away what decides about its request by naming it in Connection, nor say it in another spelling: keys, the
+/// headers by which requests are divided or spread, and that of priorities.
+#[test]
+fn headers_that_decide_are_not_of_one_connection() {
+    let upstream = Upstream::answering("done");
+    let gateway = Gateway::before(
+        &upstream,
+        "client_ip: {trusted_proxies: [127.0.0.1]}\npriorities: {header: X-Priority, forward: true}\n\
+         limits: {l: {key: global, rate: 1000/d, fair: {by: \"header:X-Tenant\"}}, k: {key: \"header:X-Key\", rate: 1000/d}}\n\
+         upstreams: {api: {servers: [\"http://{upstream}\"], balance: {hash: \"header:X-Shard\"}, overload: {}}}\n\
+         routes: [{name: api, upstream: api, limits: [l, k]}]\n",
+    );
+    for name in ["x-key", "x-tenant", "x-shard", "x-priority"] {
+        assert_eq!(gateway.ask("GET", "/", &[("connection", name), (name, "1")]).status, 400, "{name}");
+        let spelled = name.replace('-', "_");
+        assert_eq!(gateway.ask("GET", "/", &[(&spelled, "1")]).status, 200, "{name}");
+        assert!(upstream.last().head.one(&spelled).is_none(), "{spelled}");
+    }
+    assert_eq!(gateway.ask("GET", "/", &[("connection", "x-other"), ("x-other", "1")]).status, 200);
+}

@@ -8,6 +8,7 @@ use super::listener::ForwardedHeader;
 use super::model::Config;
 use super::route::{Action, RouteConfig};
 use super::template::Variable;
+use super::upstream::UpstreamConfig;
 
 impl Config {
     /// The claims that keys and rates of limits and templates ask for.
@@ -36,7 +37,12 @@ impl Config {
 
     /// The headers that routes, limits and credentials are made of.
     pub fn reserved_headers(&self) -> Vec<HeaderName> {
-        let parts = self.limits.iter().flat_map(|limit| limit.key.parts());
+        let keys = self
+            .limits
+            .iter()
+            .flat_map(|limit| std::iter::once(&limit.key).chain(limit.fair.as_ref().map(|fair| &fair.by)));
+        let parts =
+            keys.chain(self.upstreams.iter().filter_map(UpstreamConfig::hashed_by)).flat_map(KeySpec::parts);
         let of_keys = parts.filter_map(|part| match part {
             Part::Header(name) => Some(name),
             _ => None,
@@ -48,6 +54,7 @@ impl Config {
         names.extend(of_conditions.chain(of_routes).map(|(name, _)| name.clone()));
         names.extend(self.api_key.source.header.clone());
         names.extend(self.token_headers().cloned());
+        names.extend(self.priorities.header.clone());
         if let Some(check) = &self.check {
             names.extend(check.headers.iter().cloned());
             names.extend(check.cache.iter().flat_map(|cache| &cache.key).cloned());
