@@ -22,11 +22,12 @@ pub(super) const PERMISSION_DENIED: &str = "7";
 /// The gateway cannot decide. The client is not the cause.
 pub(super) const UNAVAILABLE: Status = ("14", "the gateway cannot count this call at the moment");
 
-/// Whether a request is a gRPC call.
+/// Whether a request is a gRPC call. Media types are case-insensitive (RFC 9110 §8.3.1).
 pub(super) fn is_grpc(parts: &RequestHead) -> bool {
+    const GRPC: &[u8] = b"application/grpc";
     let kind = parts.headers.get(header::CONTENT_TYPE).unwrap_or_default();
-    kind.strip_prefix(b"application/grpc")
-        .is_some_and(|rest| rest.is_empty() || matches!(rest[0], b'+' | b';'))
+    let Some((kind, rest)) = kind.split_at_checked(GRPC.len()) else { return false };
+    kind.eq_ignore_ascii_case(GRPC) && matches!(rest.first(), None | Some(b'+' | b';' | b' ' | b'\t'))
 }
 
 /// Sets the headers of a refusal, a response without a message (gRPC over HTTP/2, "Trailers-Only"). Clients would take an HTTP
@@ -94,5 +95,22 @@ mod tests {
         let mut long = Vec::new();
         field(&mut long, 2, &[b'x'; 300]);
         assert_eq!(long[..3], [0x12, 0xac, 0x02]);
+    }
+
+    #[test]
+    fn media_types_of_grpc_are_recognised() {
+        let is = |kind: &str| {
+            let mut head = RequestHead::get("/".try_into().unwrap());
+            head.headers.insert(header::CONTENT_TYPE, kind);
+            is_grpc(&head)
+        };
+        for kind in
+            ["application/grpc", "APPLICATION/GRPC", "application/grpc+proto", "Application/Grpc; x=1"]
+        {
+            assert!(is(kind), "{kind}");
+        }
+        for kind in ["", "application/grp", "application/grpc-web", "application/grpcx", "text/plain"] {
+            assert!(!is(kind), "{kind}");
+        }
     }
 }
