@@ -77,7 +77,13 @@ pub enum Known {
 }
 
 impl Rules {
-    /// The limit with this name, as rules see it.
+    /// The limit with this name, if the configuration or a stored rule has named it. What a client or a service names is asked
+    /// for here, so that it takes no memory.
+    fn known_limit(&self, name: &str) -> Option<Arc<RuledLimit>> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// The limit with this name, as rules see it. It is remembered from now on.
     pub fn limit(&self, name: &str) -> Arc<RuledLimit> {
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(limit) = limits.get(name) {

@@ -155,6 +155,8 @@ impl Rules {
             for about in line.before.into_iter().chain(line.after).chain(whole) {
                 match Pattern::parse(&about.key) {
                     Some(_) => self.forget_all(),
+                    // A service may tell about limits that this gateway does not have.
+                    None if self.known_limit(&about.limit).is_none() => {}
                     None => self.key_changed(&about.limit, &canonical(&about.key)),
                 }
             }
@@ -258,6 +260,23 @@ fn rules_in(body: &[u8], limit: &str, keys: &[String]) -> Result<Vec<Stored>, St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resources::parse;
+
+    #[test]
+    fn unknown_limits_that_others_name_are_not_remembered() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let text = "listen: [127.0.0.1:8080]\nrules: {file: rules.db}\nroutes: [{respond: {status: 200}}]\n";
+        let config = parse(text.to_owned(), "gateway.yaml", folder.path()).config.unwrap();
+        let rules = Rules::open(config.rules.as_ref().unwrap(), Clock::start(), None).unwrap();
+        rules.limit("known");
+        for number in 0..100 {
+            assert_eq!(rules.rules_for(&format!("asked-{number}"), "k"), Ok(Vec::new()));
+            let line = format!(r#"{{"limit":"told-{number}","key":"k","version":{number}}}"#);
+            assert_eq!(rules.take_changes(&line, None), Some(number));
+        }
+        let names: Vec<String> = rules.limits.lock().unwrap().keys().cloned().collect();
+        assert_eq!(names, ["known"]);
+    }
 
     #[test]
     fn rules_of_other_keys_and_limits_are_left_out() {

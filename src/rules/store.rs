@@ -160,15 +160,16 @@ impl Rules {
     /// # Errors
     /// If the store cannot be read.
     pub fn rules_for(&self, limit: &str, key_text: &str) -> Result<Vec<Stored>, Unreadable> {
-        let ruled = self.limit(limit);
-        let patterns = ruled.patterns.load_full();
         let mut texts = vec![key_text.to_owned()];
         let mut found: Vec<Stored> = Vec::new();
-        for (_, text) in ruled.keys(key_text) {
-            let parts: Vec<_> = keys::parts_of(&text).collect();
-            let key = key(&ruled, &parts);
-            texts.extend(spellings(&key));
-            found.extend(patterns.matching(&key).into_iter().map(|(rule, _)| rule.stored.clone()));
+        if let Some(ruled) = self.known_limit(limit) {
+            let patterns = ruled.patterns.load_full();
+            for (_, text) in ruled.keys(key_text) {
+                let parts: Vec<_> = keys::parts_of(&text).collect();
+                let key = key(&ruled, &parts);
+                texts.extend(spellings(&key));
+                found.extend(patterns.matching(&key).into_iter().map(|(rule, _)| rule.stored.clone()));
+            }
         }
         texts.sort_unstable();
         texts.dedup();
@@ -237,9 +238,12 @@ impl Rules {
             }
         }
         for (limit, mut patterns) in new {
-            let known = self.limit(limit).patterns.load_full();
-            let stay = known.rules().iter().filter(|rule| !changed.contains(rule.stored.rule.id.as_str()));
-            patterns.extend(stay.cloned());
+            if let Some(known) = self.known_limit(limit) {
+                let known = known.patterns.load_full();
+                let stay =
+                    known.rules().iter().filter(|rule| !changed.contains(rule.stored.rule.id.as_str()));
+                patterns.extend(stay.cloned());
+            }
             Patterns::build(patterns).map_err(|why| format!("limit {limit}: {why}"))?;
         }
         Ok(())
