@@ -153,8 +153,13 @@ fn states_of_streams() {
         protocol,
         &[&frame(CONTINUATION, END_HEADERS, 1, b"")],
     );
-    connection_error(&gateway, "DATA when half closed", closed, &[&get(1, "/"), &frame(DATA, END, 1, b"x")]);
-    connection_error(&gateway, "HEADERS when half closed", closed, &[&get(1, "/"), &get(1, "/")]);
+    // Half-closed: only the stream fails.
+    for late in [frame(DATA, END, 1, b"x"), get(1, "/")] {
+        let mut h2 = H2::connect(gateway.edge);
+        h2.send([get(1, "/"), late].concat());
+        assert_eq!(h2.end_of(1, deadline()), Some(End::Reset(STREAM_CLOSED)));
+        assert!(h2.serves(3));
+    }
     let rest = frame(CONTINUATION, END_HEADERS, 1, b"");
     connection_error(&gateway, "CONTINUATION when half closed", closed, &[&get(1, "/"), &rest]);
     let reset = frame(RST_STREAM, 0, 1, &u(8));

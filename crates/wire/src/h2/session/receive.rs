@@ -182,10 +182,8 @@ impl Session {
             };
         };
         let Some(stream) = self.streams.get(key) else { return Ok(None) };
-        if stream.is_received {
-            return Err(H2Error::Connection(Reason::STREAM_CLOSED));
-        }
         let wrong = match (stream.receive_window.checked_sub(payload.len()), &mut stream.body_left) {
+            _ if stream.is_received => Some(Reason::STREAM_CLOSED), // RFC 9113 §5.1, half-closed (remote)
             (None, _) => Some(Reason::FLOW_CONTROL_ERROR),
             (Some(_), Some(left)) if *left < data.len() as u64 || (ends && *left > data.len() as u64) => {
                 Some(Reason::PROTOCOL_ERROR)
@@ -347,7 +345,7 @@ impl Session {
         read.map_err(|_| H2Error::Connection(Reason::COMPRESSION_ERROR))?;
         let Some(stream) = self.streams.get(key) else { return Ok(None) };
         if stream.is_received {
-            return Err(H2Error::Connection(Reason::STREAM_CLOSED));
+            return Err(H2Error::Stream(headers.stream, Reason::STREAM_CLOSED));
         }
         let is_short = stream.body_left.is_some_and(|left| left > 0);
         let trailers = trailers.finish().filter(|_| headers.ends && !headers.is_circular && !is_short);
