@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use super::MAX_KEY;
 use super::read::{Entry, read};
 use crate::file_watch::{Digest, Mistakes, Source, Unusable, Watched, sha256};
-use sluicegate_config::{Priority, nearest};
+use sluicegate_config::{Config, LimitConfig, Priority, RateSource, nearest};
 
 /// All consumers of a file. Immutable; a changed file makes another.
 pub struct Consumers {
@@ -53,6 +53,8 @@ struct Record {
     plan: u16,
     metadata: u16,
     priority: Option<Priority>,
+    /// Where it stands, for messages.
+    line: u32,
 }
 
 /// A plan that consumers are on.
@@ -141,22 +143,43 @@ impl Consumers {
         self.plans.iter().map(|plan| &*plan.name)
     }
 
-    /// Whether each is on one of these plans, if there are any: where limits have none, a plan is only told.
+    /// Whether each is on a plan that some limit has, if limits have plans at all (otherwise a plan is only told), and whether
+    /// limits can have the rates that the metadata name.
     ///
     /// # Errors
-    /// The plans that are others, and where they stand in `file`.
-    pub fn check_plans(&self, known: &[String], file: &str) -> Result<(), Unusable> {
+    /// What does not fit, and where it stands in `file`.
+    pub fn check(&self, config: &Config, file: &str) -> Result<(), Unusable> {
         let mut mistakes = Mistakes::default();
-        for plan in self.plans.iter().filter(|_| !known.is_empty()) {
+        for plan in self.plans.iter().filter(|_| !config.plans.is_empty()) {
             let of = match plan.consumers {
                 1 => String::new(),
                 count => format!(" of {count} consumers"),
             };
-            if let Err(message) = known_plan(&plan.name, &of, known) {
+            if let Err(message) = known_plan(&plan.name, &of, &config.plans) {
                 mistakes.add(plan.line, message);
             }
         }
+        config.limits.iter().for_each(|limit| self.check_rates(limit, &mut mistakes));
         mistakes.or((), file)
+    }
+
+    fn check_rates(&self, limit: &LimitConfig, mistakes: &mut Mistakes) {
+        let Some(rates) = &limit.identity_rate else { return };
+        let RateSource::Metadata(name) = &rates.source else { return };
+        let mut checked = HashMap::new();
+        for record in &self.records {
+            let Some(consumer) = self.consumer(record) else { continue };
+            let named = consumer.metadata().find(|(known, _)| known == name);
+            let Some(rate) = named.and_then(|(_, text)| rates.read(text)) else { continue };
+            let fits = checked.entry(rate).or_insert_with(|| limit.with_identity_rate(rate, None).err());
+            if let Some(why) = fits {
+                let (who, limit, why) = (consumer.name, &limit.name, why.join("; "));
+                mistakes.add(
+                    record.line,
+                    format!("limit `{limit}` cannot have the rate {rate} of `{who}`: {why}"),
+                );
+            }
+        }
     }
 }
 
@@ -194,8 +217,6 @@ fn bucket(digest: &Digest, shift: u32) -> usize {
 struct Building {
     keys: Vec<Key>,
     records: Vec<Record>,
-    /// Where each stands, for messages.
-    lines: Vec<u32>,
     /// The hashes of the names, to find those that are given twice, and whose they are.
     names: Vec<(u64, u32)>,
     hashes: RandomState,
@@ -232,8 +253,7 @@ impl Building {
         }
         let name = entry.name.len() as u8; // names and metadata are bounded by the reader
         let metadata = (self.text.len() - at as usize - entry.name.len()) as u16;
-        self.records.push(Record { at, name, plan, metadata, priority: entry.priority });
-        self.lines.push(line);
+        self.records.push(Record { at, name, plan, metadata, priority: entry.priority, line });
         self.keys.extend(entry.keys.iter().map(|key| Key { digest: key.digest, owner }));
     }
 
@@ -260,7 +280,8 @@ impl Building {
         for same in names.chunk_by(|one, next| one.0 == next.0).filter(|same| same.len() > 1) {
             for (at, (_, owner)) in same.iter().enumerate().skip(1) {
                 if let Some((_, first)) = same[..at].iter().find(|(_, first)| name(*first) == name(*owner)) {
-                    let (line, first) = (self.lines[*owner as usize], self.lines[*first as usize]);
+                    let (line, first) =
+                        (self.records[*owner as usize].line, self.records[*first as usize].line);
                     let name = name(*owner);
                     mistakes.add(
                         line,
@@ -275,7 +296,7 @@ impl Building {
         self.check_names(mistakes);
         self.keys.sort_unstable_by_key(|key| (key.digest, key.owner));
         for pair in self.keys.windows(2).filter(|pair| pair[0].digest == pair[1].digest) {
-            let [first, second] = [pair[0], pair[1]].map(|key| self.lines[key.owner as usize]);
+            let [first, second] = [pair[0], pair[1]].map(|key| self.records[key.owner as usize].line);
             mistakes.add(
                 second,
                 match first == second {

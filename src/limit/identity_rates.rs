@@ -86,4 +86,26 @@ mod tests {
         assert!(with("500000").is_none());
         assert!(std::ptr::eq(with("7").unwrap(), first), "known ones stay");
     }
+
+    #[test]
+    fn rates_that_are_too_small_for_a_region_keep_their_average() {
+        let text = "listen: [127.0.0.1:8080]\nstore: {redis: {url: 'redis://10.0.0.5'}}\n\
+                    regions: {name: b, floors: {a: 80%, b: 20%}}\n\
+                    auth: {check: {url: 'http://127.0.0.1:9000/'}}\n\
+                    limits: {l: {key: ip, rate: 'check:rate', max_rate: 100/min, default_rate: 50/min, cost: 3}}\n\
+                    routes: [{respond: {status: 200}, limits: [l]}]\n";
+        let config = parse(text.to_owned(), "gateway.yaml", Path::new("")).config.unwrap();
+        let snapshot = SnapshotBuilder::default().build(config, None, None, Time::from_nanos(0));
+        let limit = &snapshot.limits[0];
+        let of_identity = limit.config.identity_rate.as_ref().unwrap();
+        let part = |rate: &str| {
+            let limit = limit.with_identity_rate(of_identity.read(rate).unwrap(), None)?;
+            let rate = limit.counted.quota.rate().unwrap();
+            Some((rate.count(), rate.period().as_nanos() / 1_000_000_000))
+        };
+        assert_eq!(part("15/min"), Some((3, 60)), "a fifth");
+        assert_eq!(part("14/min"), Some((5, 120)), "a fifth of 28 in two minutes");
+        assert_eq!(part("4/min"), Some((3, 240)), "a fifth of 16 in four minutes");
+        assert_eq!(part("4/300d"), None, "which has the default rate");
+    }
 }

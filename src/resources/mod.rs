@@ -166,7 +166,7 @@ fn consumers(
 ) -> Option<Arc<Consumers>> {
     let path = &named.file.path;
     let loaded = Consumers::load(path, known).and_then(|consumers| {
-        consumers.check_plans(&config.plans, &path.display().to_string())?;
+        consumers.check(config, &path.display().to_string())?;
         Ok(consumers)
     });
     match loaded {

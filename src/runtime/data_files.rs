@@ -19,9 +19,9 @@ impl Supervisor {
             && let Some(read) = watch.changed().await
         {
             let file = file.clone();
-            let plans = &self.shared.snapshot.load().config.plans;
+            let snapshot = self.shared.snapshot.load_full();
             let read = read.and_then(|consumers| {
-                consumers.check_plans(plans, &file.display().to_string())?;
+                consumers.check(&snapshot.config, &file.display().to_string())?;
                 Ok(consumers)
             });
             self.apply(file, read, |config| config.resources.consumers.as_mut()).await;

@@ -82,6 +82,7 @@ mod proxy_protocol;
 mod readme;
 mod reasons;
 mod refusals;
+mod region_parts;
 mod reload;
 mod replay;
 mod replay_report;

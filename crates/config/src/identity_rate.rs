@@ -60,6 +60,13 @@ impl BoundedRate {
         Self { count: rate.count(), period: rate.period(), unit }
     }
 
+    /// The same average over a period that is so many times as long; `None` if that is too long.
+    pub(crate) fn over(self, times: u64) -> Option<Self> {
+        let period = Span::from_nanos(self.period.as_nanos().checked_mul(times)?);
+        let rate = Self { count: self.count.checked_mul(times)?, period, unit: None };
+        (period <= MAX_PERIOD).then_some(rate)
+    }
+
     /// Whether it admits more over time than another one.
     pub(crate) fn is_above(&self, other: &Self) -> bool {
         let times = |count: u64, period: Span| u128::from(count) * u128::from(period.as_nanos());

@@ -179,6 +179,9 @@ pub struct LimitConfig {
     /// The part that the gateway's region has, if there are several.
     #[serde(skip)]
     pub division: Option<Division>,
+    /// The region with the smallest part, if there are several: what is too small for this one cannot be divided.
+    #[serde(skip)]
+    pub(crate) smallest_region: Option<Arc<(String, Division)>>,
     /// How it is counted in the store.
     pub sync: Sync,
     /// What happens to requests of a shared limit while the store fails.

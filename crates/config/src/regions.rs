@@ -3,6 +3,7 @@
 use serde::{Serialize, Serializer};
 use sluicegate_limiter::{Division, Quota};
 
+use super::cost::Cost;
 use super::model::LimitConfig;
 use super::store::RedisConfig;
 
@@ -54,9 +55,28 @@ impl LimitConfig {
         self.shared && matches!(self.quota, Quota::TokenBucket(..) | Quota::LeakyBucket(..))
     }
 
-    /// What the gateway's region enforces of a quota of this limit: at least one.
+    /// Checks that each region can admit requests with its part of a quota of this limit.
+    ///
+    /// # Errors
+    /// Why the quota cannot be divided.
+    pub(crate) fn check_parts(&self, quota: &Quota) -> Result<(), String> {
+        let Some((region, division)) = self.smallest_region.as_deref() else { return Ok(()) };
+        let cost = match self.cost {
+            Cost::Constant(cost) => cost,
+            _ => 1,
+        };
+        match division.of(quota).is_some_and(|part| part.capacity() >= cost) {
+            true => Ok(()),
+            false => Err(format!("too small to be divided: region {region} could never admit a request")),
+        }
+    }
+
+    /// What the gateway's region enforces of a quota of this limit, which [`with_numbers`](Self::with_numbers) or the
+    /// validation of the file has found large enough to be divided.
     pub fn of_region(&self, quota: Quota) -> Quota {
-        self.division.filter(|_| self.shared).and_then(|division| division.of(&quota)).unwrap_or(quota)
+        let part = self.division.filter(|_| self.shared).map(|division| division.of(&quota));
+        debug_assert_ne!(part, Some(None), "nobody has checked whether {quota:?} can be divided");
+        part.flatten().unwrap_or(quota)
     }
 
     /// The limit with the numbers that the gateway's region enforces.

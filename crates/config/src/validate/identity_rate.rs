@@ -137,13 +137,15 @@ pub(super) fn warnings(name: &At<String>, limit: &LimitConfig, report: &mut Repo
 
 impl LimitConfig {
     /// The quota of this limit with a rate that an identity names. A `burst` that is written stays. `burst` is that of a
-    /// rule.
+    /// rule. A rate of which a region would have less than one request becomes the same average over a longer period.
     ///
     /// # Errors
     /// Why the limit cannot have such a rate.
     pub fn with_identity_rate(&self, rate: BoundedRate, burst: Option<u64>) -> Result<Quota, Vec<String>> {
-        let written = self.written.burst.as_ref().map(|burst| burst.value.0);
-        self.with_numbers(Some(&rate.to_string()), burst.or(written), None)
+        let burst = burst.or(self.written.burst.as_ref().map(|burst| burst.value.0));
+        let with = |rate: BoundedRate| self.with_numbers(Some(&rate.to_string()), burst, None);
+        let longer = || [2, 4, 8, 16, 32, 64].into_iter().find_map(|times| with(rate.over(times)?).ok());
+        with(rate).or_else(|why| longer().filter(|_| self.smallest_region.is_some()).ok_or(why))
     }
 
     /// The same limit with the quota of one of its plans.

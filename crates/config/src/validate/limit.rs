@@ -143,6 +143,7 @@ pub(super) fn limit(
         sync: sync?,
         on_store_failure: on_store_failure?,
         division: None,
+        smallest_region: None,
         max_keys: max_keys? as usize,
         written: Arc::new(raw.clone()),
     })

@@ -2,12 +2,10 @@
 
 use super::log::share;
 use super::{between, check_name, missing, store, value};
+use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_limiter::Quota;
-
 use crate::at::{At, Folder};
-use crate::cost::Cost;
 use crate::model::LimitConfig;
 use crate::raw_regions::RawRegions;
 use crate::raw_store::{RawHomeRedis, RawRedis};
@@ -116,32 +114,22 @@ fn as_store(home: &RawHomeRedis) -> RawRedis {
 /// Divides the limits.
 pub(super) fn divide(config: &RegionsConfig, at: Place, limits: &mut [LimitConfig], report: &mut Report) {
     let own = config.division(config.floor());
+    // What fits the region with the smallest floor fits all.
+    let Some((region, floor)) = config.floors.iter().min_by_key(|(_, floor)| *floor) else { return };
+    let of_smallest = RegionsConfig { name: region.clone(), ..config.clone() }.division(*floor);
+    let smallest = Arc::new((region.clone(), of_smallest));
     for limit in limits.iter_mut().filter(|limit| limit.shared) {
-        let all = std::iter::once(&limit.quota)
+        limit.division = Some(own);
+        limit.smallest_region = Some(Arc::clone(&smallest));
+        let mut quotas = std::iter::once(&limit.quota)
             .chain(limit.plans.iter().map(|(_, quota)| quota))
             .chain(&limit.candidate);
-        for (region, floor) in &config.floors {
-            let division = RegionsConfig { name: region.clone(), ..config.clone() }.division(*floor);
-            let least = match limit.cost {
-                Cost::Constant(cost) => cost,
-                _ => 1,
-            };
-            let fits = |quota: &Quota| division.of(quota).is_some_and(|part| part.capacity() >= least);
-            if !all.clone().all(fits) {
-                let problem = Problem::new(
-                    at,
-                    format!(
-                        "limit {} is too small to be divided: region {region} could never admit a request",
-                        limit.name
-                    ),
-                );
-                report.error(problem.help(
-                    "raise the limit or the floor, give the limit a longer period, or count it in each gateway: `scope: local`",
-                ));
-                break;
-            }
+        if let Err(why) = quotas.try_for_each(|quota| limit.check_parts(quota)) {
+            let problem = Problem::new(at, format!("limit {} is {why}", limit.name));
+            report.error(problem.help(
+                "raise the limit or the floor, give the limit a longer period, or count it in each gateway: `scope: local`",
+            ));
         }
-        limit.division = Some(own);
     }
 }
 

@@ -157,7 +157,10 @@ impl LimitConfig {
             check_shared(quota, own, &mut report);
         }
         match quota {
-            Some(quota) if report.errors.is_empty() => Ok(quota),
+            Some(quota) if report.errors.is_empty() => match self.check_parts(&quota) {
+                Ok(()) => Ok(quota),
+                Err(why) => Err(vec![format!("this is {why}")]),
+            },
             _ => Err(report.errors.into_iter().map(told).collect()),
         }
     }
