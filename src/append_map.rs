@@ -33,6 +33,14 @@ impl<K, V, const MOST: usize> Default for AppendMap<K, V, MOST> {
     }
 }
 
+impl<K, V, const MOST: usize> AppendMap<K, V, MOST> {
+    /// The values of all keys.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        let tables = self.tables.iter().filter_map(OnceLock::get);
+        tables.flatten().filter_map(OnceLock::get).map(|(_, value)| value)
+    }
+}
+
 impl<K: Clone + Eq + Hash, V, const MOST: usize> AppendMap<K, V, MOST> {
     /// The value of a key, made by `make` if there is none yet; `None` if there are too many. Threads that race may
     /// exceed the bound by their number.

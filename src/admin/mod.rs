@@ -30,7 +30,7 @@ use sluicegate_limiter::Division;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::limit::Store;
-use crate::limit::counting;
+use crate::limit::counting_in_force;
 use crate::metrics;
 use crate::process_state::ProcessState;
 use sluicegate_config::Role;
@@ -256,7 +256,7 @@ impl Admin {
     fn shared_limits(&self, gateways: u32) -> Value {
         let snapshot = self.shared.snapshot.load_full();
         let shared = snapshot.limits.iter().filter(|limit| limit.config.shared);
-        shared.map(|limit| (limit.config.name.clone(), json!(counting(&limit.config, gateways)))).collect()
+        shared.map(|limit| (limit.config.name.clone(), json!(counting_in_force(limit, gateways)))).collect()
     }
 
     fn limits(&self) -> Value {
@@ -269,7 +269,7 @@ impl Admin {
             value["keys"] = snapshot.keys(limit, now).into();
             value["entries"] =
                 limit.all().map(|limit| limit.counted.counters.entries()).sum::<usize>().into();
-            value["counting"] = json!(counting(&limit.config, gateways));
+            value["counting"] = json!(counting_in_force(limit, gateways));
             value["overflowed"] =
                 limit.all().map(|limit| limit.counted.counters.overflowed()).sum::<u64>().into();
             value

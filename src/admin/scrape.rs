@@ -11,7 +11,7 @@ use sluicegate_overload::FULL;
 use super::expected_series::Expected;
 use crate::clock::cpu_time;
 use crate::fair_shares::FairShares;
-use crate::limit::{LeaseCounts, Limit, StoreStatus, capacity, counting};
+use crate::limit::{LeaseCounts, Limit, StoreStatus, capacity, counting_in_force};
 use crate::metrics::{self, Metrics, Row, Scrape, families, one};
 use crate::own_load::{OwnLoad, RESOURCES};
 use crate::process_state::ProcessState;
@@ -94,7 +94,7 @@ fn key_tables(scrape: &mut Scrape, snapshot: &Snapshot, now: Time) {
     scrape.counters(&families::OVERSHOOT, rows(snapshot, |limit| leases(limit, |counts| &counts.over)));
     let gateways = snapshot.store.as_ref().map_or(1, |state| state.gateways());
     let bound = |limit: &Arc<Limit>| {
-        limit.config.shared.then(|| counting(&limit.config, gateways).over_admission as f64)
+        limit.config.shared.then(|| counting_in_force(limit, gateways).over_admission as f64)
     };
     scrape.gauges(&families::OVERSHOOT_BOUND, rows(snapshot, bound));
     let fair = |limit: &Limit| Some(limit.fair.as_ref()?.standing(now, capacity(&limit.counted.quota)));

@@ -126,6 +126,9 @@ fn counted(config: &LoadedConfig) -> String {
         };
         text += &format!("  {}: {how}\n", limit.name);
     }
+    if config.rules.is_some() {
+        text += "  a rule that raises a rate raises what is admitted above it, too: /status shows what is in force\n";
+    }
     text
 }
 

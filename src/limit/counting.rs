@@ -1,8 +1,13 @@
 //! Where and how a limit is counted, and by how much it can admit too much: the same figures for `check`, for `/status` and for
 //! metrics.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use sluicegate_config::LimitConfig;
+use sluicegate_leases::Terms;
+
+use super::Limit;
 
 /// How a limit is counted by so many gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -29,25 +34,51 @@ pub enum Counted {
     Leased,
 }
 
-/// How a limit is counted by so many gateways. Of its plans, the one that can admit the most above its rate counts.
+/// How a limit of the file is counted by so many gateways. Of its plans, and of the highest rate that identities can name, the
+/// one that can admit the most above its rate counts.
 pub fn counting(limit: &LimitConfig, gateways: u32) -> Counting {
-    let not_leased = |counted, why| Counting { counted, why, lease: 0, over_admission: 0 };
-    if !limit.shared {
-        return not_leased(Counted::Local, None);
-    }
-    let quotas = std::iter::once(&limit.quota).chain(limit.plans.iter().map(|(_, quota)| quota));
-    let each = quotas.map(|quota| match limit.lease(quota) {
-        Err(why) => not_leased(Counted::Exact, Some(why.why())),
-        Ok((_, terms)) if terms.share(gateways) == 0 => not_leased(
-            Counted::Exact,
-            Some("its error budget, divided by the gateways, is too small for leases"),
-        ),
-        Ok((_, terms)) => Counting {
-            counted: Counted::Leased,
-            why: None,
-            lease: terms.share(gateways),
-            over_admission: terms.over_admission(gateways),
-        },
+    let quotas = std::iter::once(limit.quota)
+        .chain(limit.plans.iter().map(|(_, quota)| *quota))
+        .chain(limit.highest_of_identities());
+    let each = quotas.map(|quota| match limit.lease(&quota) {
+        _ if !limit.shared => Counting::not_leased(Counted::Local, None),
+        Err(why) => Counting::not_leased(Counted::Exact, Some(why.why())),
+        Ok((_, terms)) => Counting::leased(&terms, gateways),
     });
-    each.max_by_key(|one| (one.over_admission, one.lease)).unwrap_or(not_leased(Counted::Exact, None))
+    each.reduce(Counting::worse).unwrap_or_else(|| Counting::not_leased(Counted::Local, None))
+}
+
+/// The same for a limit in force, also with the rates of rules that requests have met.
+pub fn counting_in_force(limit: &Arc<Limit>, gateways: u32) -> Counting {
+    let leased = limit.in_use().filter_map(|limit| limit.counted.leased());
+    leased
+        .map(|terms| Counting::leased(terms, gateways))
+        .fold(counting(&limit.config, gateways), Counting::worse)
+}
+
+impl Counting {
+    const fn not_leased(counted: Counted, why: Option<&'static str>) -> Self {
+        Self { counted, why, lease: 0, over_admission: 0 }
+    }
+
+    fn leased(terms: &Terms, gateways: u32) -> Self {
+        match terms.share(gateways) {
+            0 => Self::not_leased(
+                Counted::Exact,
+                Some("its error budget, divided by the gateways, is too small for leases"),
+            ),
+            lease => Self {
+                counted: Counted::Leased,
+                why: None,
+                lease,
+                over_admission: terms.over_admission(gateways),
+            },
+        }
+    }
+
+    /// Of two, the one that can admit more.
+    fn worse(self, other: Self) -> Self {
+        let by = |one: &Self| (one.over_admission, one.lease);
+        if by(&other) > by(&self) { other } else { self }
+    }
 }

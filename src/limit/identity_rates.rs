@@ -19,6 +19,12 @@ pub(super) struct IdentityRates {
     full: AtomicBool,
 }
 
+impl IdentityRates {
+    pub(super) fn limits(&self) -> impl Iterator<Item = &Arc<Limit>> {
+        self.made.values().flatten()
+    }
+}
+
 impl Limit {
     /// The limit with a rate that an identity names; `None` if it cannot have that rate, or has it already. `rule` is the
     /// effect of a rule of the key that leaves the rate as it is.

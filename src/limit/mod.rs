@@ -23,7 +23,7 @@ pub use sluicegate_counters::{
 use sluicegate_counters::{CostKind, CountedLimit, LateCost, StoreFailurePolicy};
 pub use sluicegate_counters_redis::{Peeked, Store, StoreState, StoreStatus};
 
-pub use self::counting::{Counted, Counting, counting};
+pub use self::counting::{Counted, Counting, counting, counting_in_force};
 pub use self::fair::{FairAsk, capacity, decide_fairly, decide_fairly_in_store, preview_shares};
 use self::identity_rates::IdentityRates;
 pub use self::leased::decide_leased;
@@ -145,6 +145,16 @@ impl Limit {
     /// The limit and its variants, each with its own counters.
     pub fn all(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
         std::iter::once(self).chain(self.plans.iter().map(|(_, limit)| limit)).chain(&self.candidate)
+    }
+
+    /// The limit, its variants for plans, and those for rules and identities that requests have needed so far. All count
+    /// in the store as one limit.
+    pub fn in_use(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
+        let of_file = || std::iter::once(self).chain(self.plans.iter().map(|(_, limit)| limit));
+        let of_rules = of_file().filter_map(|limit| limit.variants.get()).flat_map(|all| all.limits());
+        let of_identities =
+            of_file().filter_map(|limit| limit.identity_rates.get()).flat_map(|all| all.limits());
+        of_file().chain(of_rules).chain(of_identities)
     }
 
     /// Whether a client is warned that has so much left: the part of the limit that it has used is that of the file or more.

@@ -30,6 +30,16 @@ pub enum Variant {
     Unchanged,
 }
 
+impl Variants {
+    /// Those with numbers or a mode of their own.
+    pub(super) fn limits(&self) -> impl Iterator<Item = &Arc<Limit>> {
+        self.0.iter().filter_map(|variant| match variant {
+            Variant::Limit { limit, .. } => Some(limit),
+            Variant::Exempt | Variant::Unchanged => None,
+        })
+    }
+}
+
 impl Limit {
     /// What a rule with this effect makes of the limit.
     #[inline]

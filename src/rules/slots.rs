@@ -28,6 +28,11 @@ impl<T> Slots<T> {
         let chunk = self.0[chunk].get_or_init(|| (0..length).map(|_| OnceLock::new()).collect());
         chunk[offset].get_or_init(make)
     }
+
+    /// All items.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().filter_map(OnceLock::get).flatten().filter_map(OnceLock::get)
+    }
 }
 
 /// The chunk of an index, and its offset there.

@@ -4,6 +4,7 @@
 #![allow(missing_docs, dead_code, unreachable_pub, unused_imports, clippy::unwrap_used)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // tests read clocks
 
+mod admin;
 pub mod authority;
 pub mod browser;
 pub mod client;

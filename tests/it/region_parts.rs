@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Client, Gateway, RedisServer, TOKEN};
+use crate::harness::{Gateway, RedisServer};
 
 const LIMITS: &str = "
 regions: {name: a, floors: {a: 20%, b: 20%, c: 20%, d: 20%, e: 20%}}
@@ -25,12 +25,7 @@ fn rules_with_numbers_that_are_too_small_for_a_region_are_refused() {
     let put = |limit: &str, numbers: Value| {
         let mut rule = json!({ "limit": limit, "key": "acme" });
         rule.as_object_mut().unwrap().extend(numbers.as_object().unwrap().clone());
-        let (rule, token) = (rule.to_string(), format!("Bearer {TOKEN}"));
-        let headers =
-            [("host", "localhost"), ("authorization", &*token), ("content-length", &rule.len().to_string())];
-        let mut client = Client::connect(gateway.admin);
-        client.request("PUT", &format!("/rules/{limit}"), &headers).send(&rule);
-        client.response()
+        gateway.admin_put(&format!("/rules/{limit}"), &rule.to_string())
     };
     let small = "too small to be divided: region a could never admit a request";
     for (limit, numbers, fits) in [

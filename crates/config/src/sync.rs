@@ -11,7 +11,7 @@ use crate::model::{LimitConfig, Mode};
 const AUTO_LEAST: u64 = 32;
 /// With `sync: leased`. One token is no lease.
 const LEASED_LEAST: u64 = 2;
-/// All leased tokens of a bucket last at least so long at its rate: with fewer, gateways would wait for calls.
+/// All leased tokens of a limit last at least so long at its rate: with fewer, gateways would wait for calls.
 const SHORTEST: Span = Span::from_millis(10);
 
 /// How a shared limit is counted.
@@ -24,6 +24,9 @@ pub struct Sync {
     pub budget: ErrorBudget,
     /// Whether leases may admit nothing above the limit.
     pub strict: bool,
+    /// The least number of gateways that share the store.
+    #[serde(skip)]
+    pub gateways: u32,
 }
 
 /// Whether tokens are leased.
@@ -52,7 +55,7 @@ pub enum Unleased {
     LateCosts,
     /// The instants of a sliding_log.
     Log,
-    /// Its error budget is too small for a single gateway.
+    /// Its error budget, divided by the gateways, is too small.
     TooSmall,
     /// So few tokens may be leased that a gateway would wait for calls.
     TooFast,
@@ -73,7 +76,7 @@ impl Unleased {
             Self::Bans => "bans count the refusals of all gateways",
             Self::LateCosts => "its costs are known after the answer",
             Self::Log => "a sliding_log has the instant of each request",
-            Self::TooSmall => "its error budget is too small for leases",
+            Self::TooSmall => "its error budget, divided by the gateways, is too small for leases",
             Self::TooFast => "the tokens of the error budget last less than 10 ms",
         }
     }
@@ -85,7 +88,7 @@ impl LimitConfig {
     /// # Errors
     /// Why they are not, if a store counts it.
     pub fn lease(&self, quota: &Quota) -> Result<(Quota, Terms), Unleased> {
-        let Sync { mode, budget, strict } = self.sync;
+        let Sync { mode, budget, strict, gateways } = self.sync;
         let least = match mode {
             SyncMode::Exact => return Err(Unleased::Exact),
             SyncMode::Auto => AUTO_LEAST,
@@ -101,7 +104,7 @@ impl LimitConfig {
             () => {}
         }
         let terms = Terms::new(quota, budget, strict).at_least(least);
-        if terms.share(1) == 0 {
+        if terms.share(gateways) == 0 {
             return Err(Unleased::TooSmall);
         }
         if terms.lasts() < SHORTEST {

@@ -49,7 +49,9 @@ fn outstanding(quota: &Quota, budget: ErrorBudget) -> u64 {
         Quota::TokenBucket(_, rate, burst) | Quota::LeakyBucket(_, rate, burst) => {
             budget.of(rate.count()).min(burst / 2)
         }
-        Quota::FixedWindow(_, rate) | Quota::SlidingWindow(_, rate) => budget.of(rate.count()),
+        Quota::FixedWindow(_, rate) => budget.of(rate.count()),
+        // Tokens that are not spent in their sub-window are lost: at most this part of each.
+        Quota::SlidingWindow(window, rate) => budget.of(rate.count()) / u64::from(window.slices().max(1)),
         Quota::Concurrency(_, max) => budget.of(*max),
         Quota::SlidingLog(..) => 0,
     }
@@ -74,14 +76,13 @@ impl Terms {
     /// The terms for a quota as it is configured. With `strict`, the store enforces the [`reserved`] quota.
     pub fn new(quota: &Quota, budget: ErrorBudget, strict: bool) -> Self {
         let outstanding = outstanding(quota, budget);
-        let (carries, lasts) = match quota {
-            Quota::TokenBucket(_, rate, _) | Quota::LeakyBucket(_, rate, _) => {
-                let nanos =
-                    u128::from(rate.period().as_nanos()) * u128::from(outstanding) / u128::from(rate.count());
-                (!strict, Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
-            }
-            _ => (false, Span::MAX),
-        };
+        let is_bucket = matches!(quota, Quota::TokenBucket(..) | Quota::LeakyBucket(..));
+        let carries = is_bucket && !strict;
+        let lasts = quota.rate().map_or(Span::MAX, |rate| {
+            let nanos =
+                u128::from(rate.period().as_nanos()) * u128::from(outstanding) / u128::from(rate.count());
+            Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        });
         Self { outstanding, carries, lasts, least: 1 }
     }
 
@@ -105,7 +106,7 @@ impl Terms {
         if self.carries { self.share(gateways) * u64::from(gateways.max(1)) } else { 0 }
     }
 
-    /// For how long all tokens together last at the full rate, if they are those of a bucket.
+    /// For how long all tokens together last at the full rate; places have none.
     pub fn lasts(&self) -> Span {
         self.lasts
     }

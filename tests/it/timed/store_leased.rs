@@ -6,18 +6,22 @@ use std::time::Duration;
 use crate::harness::faults::{Admitted, Bucket};
 use crate::harness::load::{Sample, admitted};
 use crate::harness::relay::Relay;
-use crate::harness::{Fleet, Load, RedisServer, Setup, Stopwatch, gated_upstream, sleep, until};
+use crate::harness::{
+    Fleet, Gateway, Load, RedisServer, Setup, Stopwatch, Upstream, gated_upstream, sleep, until,
+};
 
 const GATEWAYS: usize = 4;
 const TEXT: &str = "limits:\n  \
     bucket: {key: api_key, rate: 2000/s, sync: leased}\n  \
     strict: {key: api_key, rate: 2000/s, sync: leased, strict: true}\n  \
     window: {key: api_key, rate: 10000/366d, algorithm: fixed_window, sync: leased}\n  \
+    short: {key: api_key, rate: 1000/s, algorithm: sliding_window, slices: 60, sync: leased}\n  \
     tight: {key: api_key, rate: 500/366d}\n  \
     here: {key: api_key, rate: 300/366d, scope: local}\nroutes:\n  \
     - {name: bucket, match: {path: /bucket}, respond: {status: 200}, limits: [bucket]}\n  \
     - {name: strict, match: {path: /strict}, respond: {status: 200}, limits: [strict]}\n  \
     - {name: window, match: {path: /window}, respond: {status: 200}, limits: [window]}\n  \
+    - {name: short, match: {path: /short}, respond: {status: 200}, limits: [short]}\n  \
     - {name: exact, match: {path: /exact}, respond: {status: 200}, limits: [bucket, tight]}\n  \
     - {name: mixed, match: {path: /mixed}, respond: {status: 200}, limits: [bucket, here]}\n";
 
@@ -66,6 +70,44 @@ fn exact(samples: &[Sample], bucket: Bucket) -> f64 {
         }
     }
     passed
+}
+
+/// Tokens that are not spent in their sub-window are lost. Fewer requests than the limit allows are all admitted.
+#[test]
+fn short_sub_windows_admit_all_that_they_allow() {
+    let redis = RedisServer::start();
+    let fleet = Fleet::start(GATEWAYS, &(redis.store() + TEXT));
+    wait_for_leases(&fleet);
+    // 8 clients that wait for 10 ms after each answer send at most 800 requests a second.
+    let load = Load::on(&fleet, 8).target("/short").pause(Duration::from_millis(10)).start();
+    until("2,000 are answered", || (load.answered() >= 2_000).then_some(()));
+    let samples = load.stop();
+    let refused = samples.len() - admitted(&samples);
+    assert!(refused * 200 < samples.len(), "{refused} of {} refused", samples.len());
+}
+
+/// A rule and an identity can raise a rate, and with it what leases admit too much.
+#[test]
+fn the_bound_counts_rates_of_rules_and_identities() {
+    let redis = RedisServer::start();
+    let checker = Upstream::echoing();
+    let text = format!(
+        "auth: {{check: {{url: 'http://{}/'}}}}\nrules: {{redis: true}}\nlimits:\n  \
+         ruled: {{key: api_key, rate: 100/s, sync: leased}}\n  \
+         named: {{key: api_key, rate: 'check:rate', max_rate: 4000/s, default_rate: 100/s, sync: leased}}\n\
+         routes: [{{name: all, respond: {{status: 200}}, limits: [ruled, named]}}]\n",
+        checker.address,
+    );
+    let gateway = Gateway::start(&(redis.store() + &text));
+    let over = |limit: &str| {
+        gateway.admin_get("/status").json()["store"]["limits"][limit]["over_admission"].as_u64().unwrap()
+    };
+    assert_eq!((over("ruled"), over("named")), (5, 200));
+    let rule = r#"{"limit": "ruled", "key": "acme", "rate": "2000/s"}"#;
+    assert_eq!(gateway.admin_put("/rules/acme", rule).status, 201);
+    gateway.ask("GET", "/", &[("x-api-key", "acme")]);
+    assert_eq!(over("ruled"), 100);
+    assert_eq!(gateway.metric("sluicegate_limit_overshoot_bound", &[("limit", "ruled")]), 100.0);
 }
 
 /// More requests come than are admitted: no more pass than the bound says, with a call for every fiftieth request at most.

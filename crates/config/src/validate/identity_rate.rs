@@ -148,6 +148,12 @@ impl LimitConfig {
         with(rate).or_else(|why| longer().filter(|_| self.smallest_region.is_some()).ok_or(why))
     }
 
+    /// The quota with the highest rate that identities can name, if they name rates.
+    pub fn highest_of_identities(&self) -> Option<Quota> {
+        let max = self.identity_rate.as_ref()?.max;
+        Some(self.of_region(self.with_identity_rate(max, None).ok()?))
+    }
+
     /// The same limit with the quota of one of its plans.
     pub fn of_plan(&self, plan: &str, quota: Quota) -> Self {
         let plans = self.written.plans.iter().flat_map(|plans| &plans.value.0);

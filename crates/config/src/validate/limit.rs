@@ -39,6 +39,8 @@ const MAX_KEYS: u64 = 1_000_000;
 pub(super) struct Context<'a> {
     pub(super) lists: &'a Section<ListConfig>,
     pub(super) store: bool,
+    /// The least number of gateways that share the store.
+    pub(super) gateways: u32,
     pub(super) consumers: bool,
     /// Whether requests are checked outside: the answer may name a consumer and a plan.
     pub(super) checked: bool,
@@ -78,7 +80,7 @@ pub(super) fn limit(
         raw.max_keys.as_ref().map_or(Some(MAX_KEYS), |n| in_range(n, 1..=1_000_000_000, "max_keys", report));
     let shared = shared(raw, context.store, report);
     let on_store_failure = on_store_failure(raw, shared, report);
-    let sync = sync::sync(raw, quota.as_ref(), cost.as_ref(), shared, report);
+    let sync = sync::sync(raw, quota.as_ref(), cost.as_ref(), (shared, context.gateways), report);
     if let Some((quota, true)) = quota.as_ref().zip(shared) {
         check_shared(quota, raw, report);
     }
@@ -259,6 +261,7 @@ pub(super) fn warnings(
         ban::warnings(name, limit, report);
         cost::warnings(name, limit, report);
         identity_rate::warnings(name, limit, report);
+        sync::warnings(name, limit, report);
         let chosen = match &limit.cost {
             Cost::Constant(_) | Cost::Check => false,
             Cost::Header(_) => true,

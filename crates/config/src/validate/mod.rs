@@ -99,6 +99,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     let context = limit::Context {
         lists: &lists,
         store: has_store,
+        gateways: store.as_ref().map_or(1, |store| store.gateways),
         consumers: raw_auth.map_or(auth_wrong, |auth| {
             api_key::has_consumers(auth.api_key.as_ref()) || auth.wrong.contains(&"api_key")
         }),

@@ -7,16 +7,17 @@ use super::log::share;
 use super::{value, word};
 use crate::at::At;
 use crate::cost::Cost;
+use crate::model::LimitConfig;
 use crate::raw::RawLimit;
 use crate::report::{Mistake, Report};
-use crate::sync::{Sync, SyncMode};
+use crate::sync::{Sync, SyncMode, Unleased};
 
 /// The counting of a limit; `shared` says whether a store counts it.
 pub(super) fn sync(
     raw: &RawLimit,
     quota: Option<&Quota>,
     cost: Option<&Cost>,
-    shared: Option<bool>,
+    (shared, gateways): (Option<bool>, u32),
     report: &mut Report,
 ) -> Option<Sync> {
     let mode = match &raw.sync {
@@ -45,7 +46,7 @@ pub(super) fn sync(
                 .help("remove it, or write `sync: leased`"),
         );
     }
-    Some(Sync { mode, budget, strict })
+    Some(Sync { mode, budget, strict, gateways })
 }
 
 /// Reports what cannot be leased.
@@ -68,6 +69,22 @@ fn check_leased(
     };
     let help = "use `sync: exact`, or `sync: auto`, which is exact where it has to be";
     report.error(text.problem(format!("`sync: leased`: {why}")).help(help));
+}
+
+/// Warns of a limit that says `leased` and that is too small or too fast for that.
+pub(super) fn warnings(name: &At<String>, limit: &LimitConfig, report: &mut Report) {
+    let said = limit.shared && limit.sync.mode == SyncMode::Leased;
+    if let Err(why @ (Unleased::TooSmall | Unleased::TooFast)) = limit.lease(&limit.quota)
+        && said
+    {
+        let problem = name.problem(format!("`{}` is not leased: {}", name.value, why.why()));
+        report.warning(problem.help(match limit.quota {
+            Quota::SlidingWindow(..) => {
+                "the store decides about each request; raise `error_budget`, lower `slices`, or write `sync: exact`"
+            }
+            _ => "the store decides about each request; raise `error_budget`, or write `sync: exact`",
+        }));
+    }
 }
 
 /// `5%`, `0.5%`.
