@@ -4,12 +4,13 @@ use sluicegate_counters_redis::{Address, Deployment, Settings, TlsFiles, check_c
 
 use crate::clock::Clock;
 use sluicegate_config::{RedisAddress, RedisConfig, RedisServers, Secret};
+use sluicegate_limiter::Span;
 
-/// Connects to the store of a configuration as a gateway does, and checks whether it can be used.
+/// Connects to the store of a configuration as a gateway does, and checks whether it can be used. Returns the round trip of a call.
 ///
 /// # Errors
 /// Why the first connection that failed cannot be used.
-pub fn try_store(config: &RedisConfig) -> Result<(), String> {
+pub fn try_store(config: &RedisConfig) -> Result<Span, String> {
     check_connection(settings(config), Clock::start().for_store())
 }
 
@@ -37,6 +38,7 @@ pub fn settings(config: &RedisConfig) -> Settings {
         timeout: config.timeout,
         prefix: config.prefix.clone(),
         gateways: config.gateways,
+        is_home: false,
         state_folder: config.state_folder.clone(),
     }
 }

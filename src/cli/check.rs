@@ -1,6 +1,7 @@
 //! `sluicegate check`
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use super::admin_client::{AdminClient, AdminOptions};
 use super::{ConfigFile, ConfigOption, INVALID, fail, say};
@@ -9,7 +10,7 @@ use crate::diff::Diff;
 use crate::limit::{Counted, Counting, counting};
 use crate::resources::{LoadedConfig, Source};
 use crate::store_settings::try_store;
-use sluicegate_config::{LogTarget, RegionsConfig, SyncMode, grouped};
+use sluicegate_config::{LogTarget, RedisConfig, RegionsConfig, SyncMode, grouped};
 
 #[derive(clap::Args)]
 #[command(
@@ -64,12 +65,19 @@ pub(super) fn run(args: &Args) -> ExitCode {
         say(format_args!("{summary}\n"));
         return ExitCode::from(INVALID);
     }
-    if let Some(store) =
-        loaded.config.as_ref().and_then(|config| config.store.as_ref()).filter(|_| args.connect)
-        && let Err(trouble) = try_store(store)
-    {
-        let help = "docs/redis.md, \"Setting Redis up\", has what it needs";
-        return fail(INVALID, format!("the store cannot be used: {trouble}\n  help: {help}"));
+    let mut far = false;
+    for (what, store) in loaded.config.iter().flat_map(stores).filter(|_| args.connect) {
+        match try_store(store) {
+            Ok(took) => far |= is_far(what, took.into(), store.timeout),
+            Err(trouble) => {
+                let help = "docs/redis.md, \"Setting Redis up\", has what it needs";
+                return fail(INVALID, format!("the {what} cannot be used: {trouble}\n  help: {help}"));
+            }
+        }
+    }
+    if far && args.strict {
+        say(format_args!("{summary}\n"));
+        return ExitCode::from(INVALID);
     }
     if args.against_running {
         say(format_args!("{summary}\n"));
@@ -82,6 +90,27 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let region =
         loaded.config.as_ref().and_then(|config| config.regions.as_ref()).map(region).unwrap_or_default();
     super::print_and_exit(&format!("{region}{counted}{summary}\n"))
+}
+
+/// The stores of a configuration.
+fn stores(config: &LoadedConfig) -> impl Iterator<Item = (&'static str, &RedisConfig)> {
+    let home = config.regions.as_ref().and_then(|regions| regions.home.as_ref());
+    config.store.iter().map(|store| ("store", store)).chain(home.map(|home| ("home store", home)))
+}
+
+/// Says how far away a store is. Returns whether that is too far for its timeout.
+fn is_far(what: &str, took: Duration, timeout: Duration) -> bool {
+    let far = took * 2 > timeout;
+    let millis = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
+    let (took, timeout) = (millis(took), millis(timeout));
+    say(match far {
+        false => format!("the {what} answers in {took}; `timeout` is {timeout}\n"),
+        true => format!(
+            "warning: the {what} answers in {took}, and `timeout` is {timeout}: many calls would not be answered in time\n  \
+             help: use a store that is nearer, or raise `timeout`\n"
+        ),
+    });
+    far
 }
 
 /// What the region of the gateway has of the shared limits.

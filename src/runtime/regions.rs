@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sluicegate_counters_redis::{Region, ShareAsk};
+use sluicegate_counters_redis::{Region, Settings, ShareAsk};
 use sluicegate_leases::{RegionShares, SHARE_LIFE};
 use sluicegate_limiter::{Division, Time};
 
@@ -51,7 +51,7 @@ impl Lending {
         self.shares = RegionShares::new(floor, process.clock.now());
         process.metrics.lent_until.store(0, Ordering::Release);
         self.home = config.and_then(|config| config.home.as_ref()).map(|home| {
-            let state = Arc::new(StoreState::new(settings(home)));
+            let state = Arc::new(StoreState::new(Settings { is_home: true, ..settings(home) }));
             Store::new(state, process.clock.for_store(), process.workers, Arc::new(()))
         });
     }

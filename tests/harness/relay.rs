@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout_at};
 
 use super::faults::Random;
 
@@ -84,36 +84,56 @@ impl Relay {
     }
 }
 
+/// Passes bytes on. Those that are delayed do not delay the ones that are read after them, as on a long way.
 async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    mut mode: watch::Receiver<Mode>,
+    mode: watch::Receiver<Mode>,
     random: Arc<Mutex<Random>>,
 ) {
-    let mut buffer = vec![0; 16 << 10];
-    while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        let chosen = || {
-            let mut random = random.lock().unwrap();
-            [random.below(1_000), random.below(1_000)]
-        };
-        let now = *mode.borrow();
-        let delay = match now {
-            Mode::Disturbed => match chosen() {
-                [0..=2, _] => return, // cut
-                [3..=12, length] => Duration::from_millis(20 + length as u64 / 10),
-                [_, length] => Duration::from_millis(length as u64 / 300),
-            },
-            Mode::Delayed(delay) => delay,
-            Mode::Calm | Mode::Held => Duration::ZERO,
-        };
-        // What is delayed goes on when the delay is over, or when nothing is to be delayed any more.
-        if !delay.is_zero() {
-            let _ = timeout(delay, mode.wait_for(|mode| *mode == Mode::Calm)).await;
+    let (queue, mut queued) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    let mut until = mode.clone();
+    let reading = async move {
+        let mut buffer = vec![0; 16 << 10];
+        while let Ok(read @ 1..) = from.read(&mut buffer).await {
+            let chosen = || {
+                let mut random = random.lock().unwrap();
+                [random.below(1_000), random.below(1_000)]
+            };
+            let now = *mode.borrow();
+            let delay = match now {
+                Mode::Disturbed => match chosen() {
+                    [0..=2, _] => return true, // cut
+                    [3..=12, length] => Duration::from_millis(20 + length as u64 / 10),
+                    [_, length] => Duration::from_millis(length as u64 / 300),
+                },
+                Mode::Delayed(delay) => delay,
+                Mode::Calm | Mode::Held => Duration::ZERO,
+            };
+            let _ = queue.send((Instant::now() + delay, buffer[..read].to_vec()));
         }
-        if mode.wait_for(|mode| *mode != Mode::Held).await.is_err()
-            || to.write_all(&buffer[..read]).await.is_err()
-        {
-            return;
+        false
+    };
+    let writing = async move {
+        while let Some((due, bytes)) = queued.recv().await {
+            // What is delayed goes on when the delay is over, or when nothing is to be delayed any more.
+            if due > Instant::now() {
+                let _ = timeout_at(due, until.wait_for(|mode| *mode == Mode::Calm)).await;
+            }
+            if until.wait_for(|mode| *mode != Mode::Held).await.is_err()
+                || to.write_all(&bytes).await.is_err()
+            {
+                return;
+            }
+        }
+    };
+    let mut writing = std::pin::pin!(writing);
+    tokio::select! {
+        () = &mut writing => {}
+        cut = reading => {
+            if !cut {
+                writing.await; // what was read before the end
+            }
         }
     }
 }

@@ -36,16 +36,15 @@ impl Locator {
     /// Asks the sentinels or the cluster which server it is; a single server needs no asking.
     ///
     /// # Errors
-    /// When nobody who knows it answers within `within`.
-    pub async fn find(&mut self, within: Duration) -> RedisResult<Address> {
-        let (settings, slot) = (&self.settings, self.slot);
+    /// When nobody who knows it answers in time.
+    pub async fn find(&mut self) -> RedisResult<Address> {
+        let (settings, slot, within) = (&self.settings, self.slot, self.settings.round_trips(6));
         let asking = async {
             match &settings.servers {
                 Deployment::Single(address) => Ok(address.clone()),
                 Deployment::Sentinel { .. } => self.sentinels.master(settings, &self.clock).await,
                 Deployment::Cluster(_) => {
-                    let asked =
-                        seeds(settings).iter().map(|node| Box::pin(owner(settings, node, slot, within)));
+                    let asked = seeds(settings).iter().map(|node| Box::pin(owner(settings, node, slot)));
                     Ok(select_ok(asked).await?.0)
                 }
             }
@@ -56,14 +55,14 @@ impl Locator {
     /// Opens a connection for commands. One to a master that sentinels name says that it is one.
     ///
     /// # Errors
-    /// When it cannot be opened within `within`, or the server does not accept the credentials or is a replica.
-    pub async fn connect(&self, address: &Address, within: Duration) -> RedisResult<MultiplexedConnection> {
+    /// When it cannot be opened in time, or the server does not accept the credentials or is a replica.
+    pub async fn connect(&self, address: &Address) -> RedisResult<MultiplexedConnection> {
         let connecting = async {
-            let mut channel = dial::connect(&self.settings, address, within).await?;
+            let mut channel = dial::connect(&self.settings, address).await?;
             self.check_role(&mut channel).await?;
             Ok(channel)
         };
-        in_time(within, connecting).await
+        in_time(self.settings.round_trips(5), connecting).await
     }
 
     /// Checks that the server has not become a replica; only sentinels do that to a server that one is connected to.
@@ -81,10 +80,10 @@ impl Locator {
 /// Opens a connection that only subscribes.
 ///
 /// # Errors
-/// When it cannot be opened within `within`, or the server does not accept the credentials.
-pub async fn subscriber(settings: &Settings, address: &Address, within: Duration) -> RedisResult<PubSub> {
+/// When it cannot be opened in time, or the server does not accept the credentials.
+pub async fn subscriber(settings: &Settings, address: &Address) -> RedisResult<PubSub> {
     let client = dial::client(settings, address, dial::of_data(settings))?;
-    in_time(within, client.get_async_pubsub()).await
+    in_time(settings.connect_timeout(), client.get_async_pubsub()).await
 }
 
 /// Eight random bytes.
@@ -93,8 +92,8 @@ pub fn random() -> [u8; 8] {
 }
 
 /// The server that one node of a cluster names as the owner of a slot.
-async fn owner(settings: &Settings, node: &Address, slot: u16, within: Duration) -> RedisResult<Address> {
-    let mut channel = dial::connect(settings, node, within).await?;
+async fn owner(settings: &Settings, node: &Address, slot: u16) -> RedisResult<Address> {
+    let mut channel = dial::connect(settings, node).await?;
     let ranges = dial::slots(&mut channel, node).await?;
     let range = ranges.into_iter().find(|range| (range.first..=range.last).contains(&slot));
     range.map(|range| range.owner).ok_or_else(|| {

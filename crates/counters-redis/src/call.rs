@@ -25,8 +25,6 @@ use super::protocol::{self, Algorithms, Decided, Reply};
 use super::scripts::SCRIPTS;
 use super::store::Store;
 
-/// The timeout of a call that no request waits for.
-pub(super) const BACKGROUND_TIMEOUT: Span = Span::SECOND;
 /// The holder of charges that are not leases.
 pub(super) const NOBODY: [u8; 8] = [0; 8];
 /// The share of the timeout, as a divisor, that is reserved for the reply: after the rest, the script changes nothing.

@@ -104,6 +104,8 @@ pub(super) enum CallError {
     Moved(RedisError),
     /// The slot is being moved, and its keys are on two servers.
     BetweenNodes,
+    /// Something else has written a key of the call.
+    WrongType,
     /// The server or the connection failed.
     Failed,
 }
@@ -325,6 +327,12 @@ impl Connection {
             ErrorKind::Server(ServerErrorKind::NoScript) => CallError::NoScript,
             ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => CallError::Moved(error),
             ErrorKind::Server(ServerErrorKind::TryAgain) => CallError::BetweenNodes,
+            _ if error.code() == Some("WRONGTYPE") => CallError::WrongType,
+            // What the scripts may not do was found out when the connection was opened. Operators miss the rest, and no request.
+            _ if scripts::denied(&error) && class == CallClass::Background => {
+                tracing::debug!(server = self.name, %error, "the user lacks a permission");
+                CallError::Failed
+            }
             kind => {
                 let soft = [ServerErrorKind::ResponseError, ServerErrorKind::ClusterDown];
                 let soft = soft.iter().any(|soft| kind == ErrorKind::Server(*soft));
@@ -389,8 +397,9 @@ impl Connection {
             return;
         }
         let _loading = Loading(self);
-        let Ok(mut channel) = self.channel() else { return };
-        match tokio::time::timeout_at(until, Scripts::load(&mut channel)).await {
+        let Ok(channel) = self.channel() else { return };
+        let load = async { Scripts::load(channel.clone(), Scripts::known(channel).await?).await };
+        match tokio::time::timeout_at(until, load).await {
             Ok(Ok(form)) => {
                 tracing::debug!(server = self.name, ?form, "scripts loaded again (NOSCRIPT)");
                 self.script_form.set(form);

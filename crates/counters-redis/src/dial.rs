@@ -29,13 +29,9 @@ pub(super) struct SlotRange {
 /// Opens a connection to a server that holds counters.
 ///
 /// # Errors
-/// When it cannot be opened within `within`, or the server does not accept the credentials.
-pub(super) async fn connect(
-    config: &Settings,
-    address: &Address,
-    within: Duration,
-) -> RedisResult<MultiplexedConnection> {
-    dial(config, address, of_data(config), within).await
+/// When it cannot be opened in time, or the server does not accept the credentials.
+pub(super) async fn connect(config: &Settings, address: &Address) -> RedisResult<MultiplexedConnection> {
+    dial(config, address, of_data(config)).await
 }
 
 /// The user, the password and the database of the servers that hold counters.
@@ -68,14 +64,23 @@ fn slot_range(range: &Value, asked: &Address) -> Option<SlotRange> {
         return None;
     };
     let [host, Value::Int(port), ..] = owner.as_slice() else { return None };
-    let host = match (host, asked) {
-        (Value::BulkString(host), _) if !host.is_empty() => String::from_utf8(host.clone()).ok()?,
-        (_, Address::Tcp { host, .. }) => host.clone(),
-        (_, Address::Unix(_)) => return None,
+    let host = match host {
+        Value::BulkString(host) => std::str::from_utf8(host).ok()?,
+        _ => "",
     };
     let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
-    let owner = Address::Tcp { host, port: u16::try_from(*port).ok()? };
+    let owner = node(host, u16::try_from(*port).ok()?, asked)?;
     (first <= last && last < SLOTS).then_some(SlotRange { first, last, owner })
+}
+
+/// A node that another one names. An empty host means the one that was asked.
+pub(super) fn node(host: &str, port: u16, asked: &Address) -> Option<Address> {
+    let host = match (host, asked) {
+        ("", Address::Tcp { host, .. }) => host.clone(),
+        ("", Address::Unix(_)) => return None,
+        (host, _) => host.to_owned(),
+    };
+    Some(Address::Tcp { host, port })
 }
 
 pub(super) fn credentials(username: Option<&str>, password: Option<&str>) -> RedisConnectionInfo {
@@ -95,7 +100,6 @@ pub(super) async fn dial(
     config: &Settings,
     address: &Address,
     settings: RedisConnectionInfo,
-    within: Duration,
 ) -> RedisResult<MultiplexedConnection> {
     let client = client(config, address, settings)?;
     let options = AsyncConnectionConfig::new()
@@ -103,7 +107,7 @@ pub(super) async fn dial(
         .set_response_timeout(None)
         .set_pipeline_buffer_size(BUFFER);
     let connecting = client.get_multiplexed_async_connection_with_config(&options);
-    match tokio::time::timeout(within, connecting).await {
+    match tokio::time::timeout(config.connect_timeout(), connecting).await {
         Ok(connected) => connected,
         Err(_) => Err((ErrorKind::Io, LATE).into()),
     }

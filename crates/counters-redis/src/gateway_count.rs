@@ -57,6 +57,7 @@ mod tests {
             database: 0,
             tls: None,
             timeout: Duration::from_millis(50),
+            is_home: false,
             prefix: "one store".to_owned(),
             gateways: 1,
             state_folder: folder.path().to_path_buf(),

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use sluicegate_counters::{CountedLimit, Fingerprint, KeyState, KeyText, RemoteBan, RemoteState};
 use sluicegate_limiter::{Span, Time, Usage};
 
-use super::call::{BACKGROUND_TIMEOUT, is_stricter};
-use super::connection::{CallClass, Connection};
+use super::call::is_stricter;
+use super::connection::{CallClass, CallError, Connection};
 use super::key_name::{Tag, key_prefix};
 use super::protocol::{self, Algorithms, Decided, Reply};
 use super::scripts::SCRIPTS;
@@ -56,7 +57,7 @@ impl Store {
     async fn announce(self: &Rc<Self>, pardoned: &str, forget: &dyn Fn(&str)) -> Option<()> {
         let [gateways, pardons] = self.gateway_keys();
         let slot = super::key_name::slot(b"gateways");
-        let until = self.clock.instant(self.clock.now().plus(BACKGROUND_TIMEOUT));
+        let until = self.clock.instant(self.clock.now().plus(self.background_timeout()));
         let connection = self.mapped(slot, until).await?;
         connection.first_attempt(until).await;
         let sent = self.clock.now();
@@ -67,12 +68,17 @@ impl Store {
             self.send_to_gateways(redis::cmd("PEXPIRE").arg(&pardons).arg(PARDON_EXPIRY.as_millis() as u64))
                 .await?;
         }
-        self.send_to_gateways(redis::cmd("ZADD").arg(&gateways).arg(now + expiry).arg(&self.state.gateway))
-            .await?;
-        self.send_to_gateways(redis::cmd("ZREMRANGEBYSCORE").arg(&gateways).arg("-inf").arg(now)).await?;
-        self.send_to_gateways(redis::cmd("PEXPIRE").arg(&gateways).arg(expiry)).await?;
-        let living = self.send_to_gateways(redis::cmd("ZCARD").arg(&gateways)).await?;
-        let pardons = self.send_to_gateways(redis::cmd("HGETALL").arg(&pardons)).await?;
+        let commands = [
+            redis::cmd("ZADD").arg(&gateways).arg(now + expiry).arg(&self.state.gateway).take(),
+            redis::cmd("ZREMRANGEBYSCORE").arg(&gateways).arg("-inf").arg(now).take(),
+            redis::cmd("PEXPIRE").arg(&gateways).arg(expiry).take(),
+            redis::cmd("ZCARD").arg(&gateways).take(),
+            redis::cmd("HGETALL").arg(&pardons).take(),
+        ];
+        // They are sent at once, in this order: the server may be far away.
+        let answers = join_all(commands.iter().map(|command| self.send_to_gateways(command))).await;
+        let answers: Vec<redis::Value> = answers.into_iter().collect::<Option<_>>()?;
+        let [.., living, pardons]: [redis::Value; 5] = answers.try_into().ok()?;
         self.state.count_gateways(Some((redis::from_redis_value(living).ok()?, sent)), self.clock.now());
         let pardons: HashMap<String, i64> = redis::from_redis_value(pardons).ok()?;
         let before = self.pardons.replace(Some(pardons.clone()));
@@ -84,13 +90,28 @@ impl Store {
         Some(())
     }
 
-    /// Sends a command for the keys of gateways, for which no request waits.
+    /// Sends a command for the keys of gateways, for which no request waits. A key that something else has written is removed:
+    /// the gateways write it again.
     pub(super) async fn send_to_gateways(self: &Rc<Self>, command: &redis::Cmd) -> Option<redis::Value> {
         let slot = super::key_name::slot(b"gateways");
         let connection = self.servers.owner_of(slot)?;
-        let until = self.clock.now().plus(BACKGROUND_TIMEOUT);
-        let sent = self.send(&connection, slot, until, CallClass::Background, |_| command.clone()).await;
-        sent.ok().map(|(_, value)| value)
+        let until = self.clock.now().plus(self.background_timeout());
+        let send = async |command: redis::Cmd| {
+            let sent = self.send(&connection, slot, until, CallClass::Background, |_| command.clone()).await;
+            sent.map(|(_, value)| value)
+        };
+        match send(command.clone()).await {
+            Err(CallError::WrongType) => {
+                let keys = keys_of(command);
+                tracing::warn!(
+                    "something else has written {} in the store: removed. Does another program use this prefix?",
+                    keys.iter().map(|key| String::from_utf8_lossy(key)).collect::<Vec<_>>().join(", ")
+                );
+                send(redis::cmd("DEL").arg(keys).take()).await.ok()?;
+                send(command.clone()).await.ok()
+            }
+            answer => answer.ok(),
+        }
     }
 
     /// The keys of the list of live gateways and of the numbers of pardons by limit, in one slot.
@@ -173,11 +194,30 @@ impl Store {
             call.arg(&counter).arg(&ban); // `None` is no argument
             call
         };
-        let until = self.clock.now().plus(BACKGROUND_TIMEOUT);
+        let until = self.clock.now().plus(self.background_timeout());
         let (_, value) = self.send(&connection, slot, until, CallClass::Background, command).await.ok()?;
         let here_banned = limit.banned_for(key, self.clock.now()).is_some();
         limit.pardon(key);
         self.announce(&limit.name, &forget).await?; // otherwise the other gateways would not know of it
         Some(here_banned || matches!(value, redis::Value::Int(1..)))
+    }
+}
+
+/// The keys of a command: of a script as many as it says, otherwise the first argument.
+fn keys_of(command: &redis::Cmd) -> Vec<&[u8]> {
+    let arguments: Vec<&[u8]> = command
+        .args_iter()
+        .filter_map(|argument| match argument {
+            redis::Arg::Simple(bytes) => Some(bytes),
+            _ => None,
+        })
+        .collect();
+    match arguments.as_slice() {
+        [b"EVAL", _, count, keys @ ..] => {
+            let count = std::str::from_utf8(count).ok().and_then(|count| count.parse().ok()).unwrap_or(0);
+            keys.iter().take(count).copied().collect()
+        }
+        [_, key, ..] => vec![key],
+        _ => Vec::new(),
     }
 }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::{try_join, try_join4};
 use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use sluicegate_limiter::{Span, Time};
@@ -18,10 +19,6 @@ use super::server_watch::{Check, pause};
 use super::store::Store;
 use crate::{Address, Deployment};
 
-/// The longest time in which a connection is opened and prepared.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// The longest time that a check of a connection may take, unless the timeout of calls is longer.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 /// After a connection has lasted this long, the pauses between attempts start from the shortest again.
 const STABLE_AFTER: Span = Span::from_secs(10);
 /// The intervals of checks whether a server answers, and whether it can be written to.
@@ -29,8 +26,6 @@ const PING_INTERVAL: Duration = Duration::from_millis(200);
 const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest interval of checks of other connections while a server is silent to one.
 const OWN_PING_INTERVAL: Duration = Duration::from_millis(50);
-/// The number of clock readings before a connection is used.
-const CLOCK_READINGS: usize = 3;
 /// The time for which a server that is back receives reports only, because the other gateways report too.
 const REPORTS_ONLY: Duration = Duration::from_millis(300);
 /// The number of slots of a node that are probed, before all its slots count as being moved.
@@ -62,7 +57,8 @@ impl Store {
     async fn keep_connected(self: &Rc<Self>, connection: &Rc<Connection>) {
         let mut losses = 0; // consecutive short connections
         loop {
-            let attempt = connection.watch.next_attempt(&self.clock).await;
+            let takes = Duration::from_millis(500) + self.state.config().round_trips(8);
+            let attempt = connection.watch.next_attempt(&self.clock, takes.into()).await;
             if connection.is_retired() {
                 return;
             }
@@ -106,8 +102,7 @@ impl Store {
 
     async fn open_connection(&self, connection: &Rc<Connection>) -> RedisResult<MultiplexedConnection> {
         let address = self.address(connection).await?;
-        let late = |_| Err((ErrorKind::Io, LATE).into());
-        tokio::time::timeout(CONNECT_TIMEOUT, self.prepare(connection, &address)).await.unwrap_or_else(late)
+        self.prepare(connection, &address).await
     }
 
     /// The address to which the connection is opened.
@@ -147,7 +142,7 @@ impl Store {
         connection.open(channel);
         let stated = match sent {
             Poll::Ready(stated) => Ok(stated),
-            Poll::Pending => tokio::time::timeout(CONNECT_TIMEOUT, stated).await,
+            Poll::Pending => tokio::time::timeout(self.background_timeout().into(), stated).await,
         };
         match stated {
             Ok(Ok(())) => {}
@@ -165,28 +160,40 @@ impl Store {
         connection: &Rc<Connection>,
         address: &Address,
     ) -> RedisResult<MultiplexedConnection> {
-        let config = &*self.state.config();
-        let mut channel = connect(config, address, CONNECT_TIMEOUT).await?;
-        if connection.address.is_none() {
-            is_master(&mut channel).await?;
-        }
-        self.try_write(connection, &mut channel).await?;
-        connection.set_script_form(Scripts::load(&mut channel).await?);
-        self.try_scripts(connection, &mut channel).await?;
-        for _ in 0..CLOCK_READINGS {
-            self.try_read(connection, &mut channel).await?;
-        }
+        let channel = connect(&self.state.config(), address).await?;
+        // What does not depend on another answer is sent at once: the server may be far away. Each step also reads the clock.
+        let is_master = async {
+            match connection.address {
+                None => is_master(&mut channel.clone()).await,
+                Some(_) => Ok(()),
+            }
+        };
+        let write = self.try_write(connection, channel.clone());
+        let known = Scripts::known(channel.clone());
+        let first = try_join4(is_master, write, known, self.try_read(connection, channel.clone()));
+        let ((), (), known, ()) = self.step(first).await?;
+        let load = Scripts::load(channel.clone(), known);
+        let (form, ()) = self.step(try_join(load, self.try_read(connection, channel.clone()))).await?;
+        connection.set_script_form(form);
+        let probe = self.try_scripts(connection, channel.clone());
+        self.step(try_join(probe, self.try_read(connection, channel.clone()))).await?;
         Ok(channel)
+    }
+
+    /// Waits for the answers of one step of the preparation.
+    async fn step<T>(&self, answers: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+        let late = |_| Err((ErrorKind::Io, LATE).into());
+        tokio::time::timeout(self.background_timeout().into(), answers).await.unwrap_or_else(late)
     }
 
     /// Writes a key. It detects replicas, servers without memory, and missing permissions.
     async fn try_write(
         &self,
         connection: &Rc<Connection>,
-        channel: &mut MultiplexedConnection,
+        mut channel: MultiplexedConnection,
     ) -> RedisResult<()> {
         let write = async |key: String| {
-            redis::cmd("SET").arg(key).arg(1).arg("PX").arg(1000).exec_async(channel).await
+            redis::cmd("SET").arg(key).arg(1).arg("PX").arg(1000).exec_async(&mut channel).await
         };
         self.on_own_key(connection, write).await
     }
@@ -196,7 +203,7 @@ impl Store {
     async fn try_scripts(
         &self,
         connection: &Rc<Connection>,
-        channel: &mut MultiplexedConnection,
+        mut channel: MultiplexedConnection,
     ) -> RedisResult<()> {
         let call_probe = async |key: String| {
             let call = SCRIPTS.probe.call([key.as_bytes()].into_iter());
@@ -234,13 +241,9 @@ impl Store {
     }
 
     /// Reads the clock of the server.
-    async fn try_read(
-        &self,
-        connection: &Connection,
-        channel: &mut MultiplexedConnection,
-    ) -> RedisResult<()> {
+    async fn try_read(&self, connection: &Connection, mut channel: MultiplexedConnection) -> RedisResult<()> {
         let sent = self.clock.now();
-        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(channel).await?;
+        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(&mut channel).await?;
         let time = seconds.saturating_mul(1_000_000_000).saturating_add(micros.saturating_mul(1_000));
         let received = self.clock.now();
         self.state.observe_clock(&connection.clock, Time::from_nanos(time), sent, received);
@@ -252,7 +255,7 @@ impl Store {
     /// before requests need it. One worker checks for all. A worker checks its own connection when another one has lost its
     /// connection or when its own calls are not answered. Then one other worker checks too, because the fault may be in one
     /// connection only.
-    async fn heartbeat(self: &Rc<Self>, connection: &Rc<Connection>, mut channel: MultiplexedConnection) {
+    async fn heartbeat(self: &Rc<Self>, connection: &Rc<Connection>, channel: MultiplexedConnection) {
         let mut connection_lost = self.state.connection_lost.subscribe();
         loop {
             // The interval is random, so that the connection of each worker is checked from time to time.
@@ -274,17 +277,16 @@ impl Store {
             let checked = async {
                 match check {
                     None => Ok(()),
-                    Some(Check::Ping | Check::OwnPing) => self.try_read(connection, &mut channel).await,
+                    Some(Check::Ping | Check::OwnPing) => self.try_read(connection, channel.clone()).await,
                     Some(Check::Write) => {
-                        self.try_write(connection, &mut channel).await?;
+                        self.try_write(connection, channel.clone()).await?;
                         connection.note_reply(self.clock.now());
                         Ok(())
                     }
                 }
             };
             // A check may take as long as a call.
-            let limit = CHECK_TIMEOUT.max(self.timeout().into());
-            let until = tokio::time::Instant::now() + limit;
+            let until = tokio::time::Instant::now() + Duration::from(self.background_timeout());
             let checked = {
                 let checked = std::pin::pin!(checked);
                 tokio::select! {

@@ -5,12 +5,11 @@ use std::rc::Rc;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use sluicegate_limiter::{Span, Time};
 
-use super::call::BACKGROUND_TIMEOUT;
 use super::cluster::Servers;
 use super::connection::{CallClass, CallError, Connection};
+use super::dial::node;
 use super::scripts::server_error_as_err;
 use super::store::Store;
-use crate::Address;
 
 /// The number of times that a call is sent without a pause. A slot that moves costs two or three.
 const MAX_SENDS: u32 = 6;
@@ -36,7 +35,7 @@ impl Store {
                 Err(CallError::NoScript) => connection.reload(until, &self.clock).await,
                 Err(CallError::Moved(error)) => {
                     asking = error.kind() == ErrorKind::Server(ServerErrorKind::Ask);
-                    connection = self.redirected(slot, &error).ok_or(CallError::Failed)?;
+                    connection = self.redirected(&connection, slot, &error).ok_or(CallError::Failed)?;
                     connection.first_attempt(self.clock.instant(until)).await;
                 }
                 // The keys of the call are on two servers until all have moved.
@@ -62,7 +61,7 @@ impl Store {
         slot: u16,
         command: impl Fn(&Connection) -> Cmd,
     ) -> Option<RedisResult<Value>> {
-        let until = self.clock.now().plus(BACKGROUND_TIMEOUT);
+        let until = self.clock.now().plus(self.background_timeout());
         match self.send(connection, slot, until, CallClass::Background, command).await {
             Ok((_, value)) => Some(Ok(value)),
             Err(CallError::Late(pending)) => Some(server_error_as_err(pending.await)),
@@ -70,12 +69,17 @@ impl Store {
         }
     }
 
-    /// The server to which the cluster redirects a call.
-    pub(super) fn redirected(self: &Rc<Self>, slot: u16, error: &RedisError) -> Option<Rc<Connection>> {
+    /// The server to which `asked` redirects a call.
+    pub(super) fn redirected(
+        self: &Rc<Self>,
+        asked: &Connection,
+        slot: u16,
+        error: &RedisError,
+    ) -> Option<Rc<Connection>> {
         let Servers::Cluster(map) = &self.servers else { return None };
         let (address, _) = error.redirect_node()?;
         let (host, port) = address.rsplit_once(':')?;
-        let address = Address::Tcp { host: host.to_owned(), port: port.parse().ok()? };
+        let address = node(host, port.parse().ok()?, asked.address.as_ref()?)?;
         let (connection, new) = map.node(&self.state, self.worker, &address, self.timeout());
         if new {
             self.spawn(Rc::clone(self).maintain(Rc::clone(&connection)));

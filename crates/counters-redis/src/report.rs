@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use sluicegate_counters::{Ask, Hold, Holds};
 use sluicegate_limiter::Quota;
 
-use super::call::{BACKGROUND_TIMEOUT, is_stricter};
+use super::call::is_stricter;
 use super::connection::Connection;
 use super::key_name::{StoreKey, key_prefix};
 use super::lease::Lease;
@@ -98,7 +98,7 @@ impl Store {
         let sent = self.clock.now();
         let call = connection.in_script_form(call);
         let answer =
-            tokio::time::timeout(BACKGROUND_TIMEOUT.into(), channel.send_packed_command(&call)).await;
+            tokio::time::timeout(self.background_timeout().into(), channel.send_packed_command(&call)).await;
         let told = match answer.map(server_error_as_err) {
             Ok(Ok(value)) => protocol::StatesReply::read(&value, &quotas.iter().collect::<Vec<_>>()),
             _ => return false,

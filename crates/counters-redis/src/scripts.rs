@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use futures_util::future::join;
 use redis::aio::MultiplexedConnection;
 use redis::{Arg, Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 
@@ -63,33 +64,46 @@ impl Scripts {
         self.decide.iter().chain([&self.refund, &self.spend, &self.report, &self.probe, &self.renew])
     }
 
+    /// Which of the scripts a server has. If the user may not ask for them, none.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub(super) async fn known(mut channel: MultiplexedConnection) -> RedisResult<Vec<bool>> {
+        let mut exist = redis::cmd("SCRIPT");
+        exist.arg("EXISTS");
+        SCRIPTS.all().for_each(|script| _ = exist.arg(&script.sha1));
+        match exist.query_async(&mut channel).await {
+            Err(error) if denied(&error) => Ok(Vec::new()),
+            known => known,
+        }
+    }
+
     /// Loads the scripts that a server lacks. Returns the form in which it accepts calls.
     ///
     /// # Errors
     /// When it accepts none.
-    pub(super) async fn load(channel: &mut MultiplexedConnection) -> RedisResult<ScriptForm> {
-        let mut exist = redis::cmd("SCRIPT");
-        exist.arg("EXISTS");
-        SCRIPTS.all().for_each(|script| _ = exist.arg(&script.sha1));
-        // If the user may not call SCRIPT EXISTS, all are loaded.
-        let known: Vec<bool> = match exist.query_async(channel).await {
-            Err(error) if denied(&error) => Vec::new(),
-            known => known?,
-        };
+    pub(super) async fn load(
+        mut channel: MultiplexedConnection,
+        known: Vec<bool>,
+    ) -> RedisResult<ScriptForm> {
         let known = known.into_iter().chain(std::iter::repeat(false));
         let missing = SCRIPTS.all().zip(known).filter(|(_, known)| !known);
         let mut pipeline = Pipeline::new();
         for (script, _) in missing {
             pipeline.cmd("SCRIPT").arg("LOAD").arg(script.text).ignore();
         }
-        let form = match pipeline.is_empty() {
-            true => ScriptForm::Sha1,
-            false => match pipeline.exec_async(channel).await {
-                Err(error) if denied(&error) => ScriptForm::TextIfUnknown,
-                loaded => loaded.map(|()| ScriptForm::Sha1)?,
-            },
-        };
-        Self::try_call(channel, form).await
+        if pipeline.is_empty() {
+            return Self::try_call(&mut channel, ScriptForm::Sha1).await;
+        }
+        // The call is sent together with the scripts, and executed after them.
+        let mut after = channel.clone();
+        let loading = pipeline.exec_async(&mut channel);
+        match join(loading, Self::try_call(&mut after, ScriptForm::Sha1)).await {
+            (Err(error), _) if denied(&error) => {
+                Self::try_call(&mut channel, ScriptForm::TextIfUnknown).await
+            }
+            (loaded, called) => loaded.and(called),
+        }
     }
 
     /// Calls a script that does nothing, to find out whether the server accepts this form.

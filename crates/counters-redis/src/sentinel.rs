@@ -1,9 +1,9 @@
 //! The master that the sentinels name: all are asked, and the latest election counts.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, RedisResult};
@@ -18,8 +18,6 @@ use crate::{Address, Deployment, Settings};
 /// The time for further answers after the first one, and after those of a majority.
 const GRACE: Span = Span::from_millis(500);
 const GRACE_OF_MAJORITY: Span = Span::from_millis(50);
-/// The longest time in which a connection to a sentinel is opened.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The answer of one sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,14 +103,13 @@ async fn ask(
     let Deployment::Sentinel { username, password, .. } = &config.servers else {
         return Err((ErrorKind::InvalidClientConfig, "there are no sentinels").into());
     };
-    let mut channel =
-        dial(config, node, credentials(username.as_deref(), password.as_deref()), CONNECT_TIMEOUT).await?;
+    let mut channel = dial(config, node, credentials(username.as_deref(), password.as_deref())).await?;
     let answer = ask_over(&mut channel, master).await?;
     Ok((channel, answer))
 }
 
 /// Reads the epoch before the address: if a master is elected in between, the new master gets the old epoch until the next
-/// refresh, and never the old master the new epoch. `SENTINEL MASTER` returns the old address until a failover has ended, so
+/// refresh, and never the old master the new epoch. Both are sent at once, and a server answers in order. `SENTINEL MASTER` returns the old address until a failover has ended, so
 /// the address is read with the command for clients.
 async fn ask_over(channel: &mut MultiplexedConnection, master: &str) -> RedisResult<Answer> {
     let ask = |what| {
@@ -120,12 +117,18 @@ async fn ask_over(channel: &mut MultiplexedConnection, master: &str) -> RedisRes
         ask.arg(what).arg(master);
         ask
     };
-    let fields: HashMap<String, String> = match ask("MASTER").query_async(channel).await {
+    let mut first = channel.clone();
+    let (fields, known) =
+        join(async { ask("MASTER").query_async::<HashMap<String, String>>(&mut first).await }, async {
+            ask("GET-MASTER-ADDR-BY-NAME").query_async::<Option<(String, u16)>>(channel).await
+        })
+        .await;
+    let fields = match fields {
         Err(error) if denied(&error) => HashMap::new(), // the user may only read the address
         fields => fields?,
     };
     let epoch = fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-    let known: Option<(String, u16)> = ask("GET-MASTER-ADDR-BY-NAME").query_async(channel).await?;
+    let known = known?;
     let none = (ErrorKind::Io, "a sentinel does not know the master's name");
     let (host, port) = known.ok_or_else(|| RedisError::from(none))?;
     Ok(Answer { master: Address::Tcp { host, port }, epoch })

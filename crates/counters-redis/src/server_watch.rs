@@ -20,8 +20,6 @@ const FIRST_PAUSE: Span = Span::from_millis(20);
 const MAX_PAUSE: Span = Span::from_millis(250);
 /// The longest pause if the server refuses the connection: an attempt costs it more, and an operator must act.
 const MAX_PAUSE_REFUSED: Span = Span::from_secs(5);
-/// How long an attempt may take before another worker tries.
-const ATTEMPT_TIMEOUT: Span = Span::from_millis(1_500);
 
 /// What is known of one server.
 #[derive(Debug, Default)]
@@ -95,12 +93,12 @@ impl ServerWatch {
     }
 
     /// Waits until this worker may try to connect. While the server is down one worker tries at a time, and all others
-    /// connect as soon as it has succeeded.
-    pub(super) async fn next_attempt(&self, clock: &Clock) -> Attempt {
+    /// connect as soon as it has succeeded. An attempt ends within `takes`, or another worker tries.
+    pub(super) async fn next_attempt(&self, clock: &Clock, takes: Span) -> Attempt {
         loop {
             let mut reached = pin!(self.reached.notified());
             reached.as_mut().enable();
-            match self.claim_attempt(clock.now()) {
+            match self.claim_attempt(clock.now(), takes) {
                 Ok(attempt) => return attempt,
                 Err(due) => _ = tokio::time::timeout_at(clock.instant(due), reached).await,
             }
@@ -108,7 +106,7 @@ impl ServerWatch {
     }
 
     /// The attempt that may be made now, or the time of the next.
-    fn claim_attempt(&self, now: Time) -> Result<Attempt, Time> {
+    fn claim_attempt(&self, now: Time, takes: Span) -> Result<Attempt, Time> {
         let mut attempts = self.attempts();
         if !attempts.down {
             return Ok(Attempt::Own);
@@ -116,7 +114,7 @@ impl ServerWatch {
         if now < attempts.due {
             return Err(attempts.due);
         }
-        attempts.due = now.plus(ATTEMPT_TIMEOUT);
+        attempts.due = now.plus(takes);
         Ok(Attempt::ForAll)
     }
 
@@ -170,6 +168,8 @@ mod tests {
         Time::from_nanos(n * 1_000_000)
     }
 
+    const TAKES: Span = Span::from_millis(1_500);
+
     #[test]
     fn pauses_double_up_to_a_bound() {
         for (failures, refused, most) in
@@ -184,18 +184,18 @@ mod tests {
     fn one_worker_connects_while_the_server_is_down() {
         let watch = ServerWatch::default();
         let all: Vec<_> =
-            (0..4).map(|_| watch.claim_attempt(ms(0)).expect("nobody has failed yet")).collect();
+            (0..4).map(|_| watch.claim_attempt(ms(0), TAKES).expect("nobody has failed yet")).collect();
         assert!(all.iter().all(|attempt| *attempt == Attempt::Own));
         let error = RedisError::from((ErrorKind::Io, "refused"));
         all.iter().for_each(|attempt| watch.attempt_failed(attempt, ms(1), &error));
-        let due = watch.claim_attempt(ms(1)).expect_err("it has just failed");
+        let due = watch.claim_attempt(ms(1), TAKES).expect_err("it has just failed");
         assert!(due <= ms(21), "four workers that find out together are one failure");
-        assert_eq!(watch.claim_attempt(due), Ok(Attempt::ForAll));
-        assert!(watch.claim_attempt(due).is_err(), "the others wait for the outcome");
+        assert_eq!(watch.claim_attempt(due, TAKES), Ok(Attempt::ForAll));
+        assert!(watch.claim_attempt(due, TAKES).is_err(), "the others wait for the outcome");
         watch.attempt_failed(&Attempt::ForAll, due, &error);
-        assert!(watch.claim_attempt(due).expect_err("it has failed again") > due);
+        assert!(watch.claim_attempt(due, TAKES).expect_err("it has failed again") > due);
         watch.reached();
-        assert_eq!(watch.claim_attempt(due), Ok(Attempt::Own));
+        assert_eq!(watch.claim_attempt(due, TAKES), Ok(Attempt::Own));
     }
 
     #[test]

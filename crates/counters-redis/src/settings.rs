@@ -24,8 +24,24 @@ pub struct Settings {
     pub prefix: String,
     /// The smallest number of gateways that is assumed to share the store.
     pub gateways: u32,
+    /// Whether it is the home store of regions, in which no limit is counted.
+    pub is_home: bool,
     /// The folder for the file with the last known number of gateways.
     pub state_folder: PathBuf,
+}
+
+impl Settings {
+    /// The longest time of so many round trips for which no request waits: each may take as long as a request waits for
+    /// one. At least a second, so that a busy server is not given up, and at most ten, unless the timeout is longer.
+    pub fn round_trips(&self, count: u32) -> Duration {
+        let most = self.timeout.max(Duration::from_secs(10));
+        self.timeout.saturating_mul(count).clamp(Duration::from_secs(1), most)
+    }
+
+    /// The longest time in which a connection is opened: TCP, two round trips of TLS, and the credentials.
+    pub fn connect_timeout(&self) -> Duration {
+        self.round_trips(4)
+    }
 }
 
 /// The addresses of the servers. No list is empty.

@@ -88,6 +88,11 @@ impl Store {
         self.timeout.get()
     }
 
+    /// The longest that a call takes for which no request waits.
+    pub(super) fn background_timeout(&self) -> Span {
+        self.timeout().max(Span::SECOND)
+    }
+
     /// What all workers share about the store.
     pub fn state(&self) -> &Arc<StoreState> {
         &self.state

@@ -194,7 +194,10 @@ impl StoreState {
         if health.missing.is_empty() && (health.logged.is_some() || !health.ever) {
             health.ever = true;
             health.logged = None;
-            tracing::info!("the store is up: limits are shared and exact");
+            match self.config().is_home {
+                false => tracing::info!("the store is up: limits are shared and exact"),
+                true => tracing::info!("the home store is up: regions lend each other what they do not need"),
+            }
         }
     }
 
@@ -204,12 +207,14 @@ impl StoreState {
         let mut health = locked(&self.health);
         health.missing.insert((worker, server.to_owned()), Some(why.to_owned()));
         let reason = format!("{server}: {why}");
+        let (store, meanwhile) = match self.config().is_home {
+            false => ("store", "each limit follows its on_store_failure"),
+            true => ("home store", "this region enforces its floor of each limit"),
+        };
         match &health.logged {
-            None => tracing::error!(
-                "the store is down ({reason}): each limit follows its on_store_failure until it is back"
-            ),
+            None => tracing::error!("the {store} is down ({reason}): {meanwhile} until it is back"),
             Some((before, at)) if *before != reason && now.since(*at) >= REPEAT_AFTER => {
-                tracing::error!("the store is still down ({reason})");
+                tracing::error!("the {store} is still down ({reason})");
             }
             Some(_) => return,
         }

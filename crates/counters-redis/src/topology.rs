@@ -17,8 +17,6 @@ use super::server_watch::pause;
 use super::store::Store;
 use crate::{Address, Deployment};
 
-/// The longest time for an answer.
-const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 /// The shortest interval of refreshes.
 const MIN_INTERVAL: Duration = Duration::from_millis(250);
 /// The intervals of refreshes without a reason.
@@ -77,10 +75,11 @@ impl Store {
         let mut sentinels = Sentinels::default();
         let mut failures = 0;
         loop {
-            let known = match tokio::time::timeout(ASK_TIMEOUT, self.ask_topology(&mut sentinels)).await {
-                Ok(known) => known.map_err(|error| one_line(&error)),
-                Err(_) => Err("it is not known who holds what: nobody answers in time".to_owned()),
-            };
+            let known =
+                match tokio::time::timeout(self.ask_timeout(), self.ask_topology(&mut sentinels)).await {
+                    Ok(known) => known.map_err(|error| one_line(&error)),
+                    Err(_) => Err("it is not known who holds what: nobody answers in time".to_owned()),
+                };
             failures = if known.is_ok() { 0 } else { failures + 1 };
             topology.set(known);
             if failures > 0 {
@@ -95,6 +94,11 @@ impl Store {
                 let _ = tokio::time::timeout(often, topology.outdated.notified()).await;
             }
         }
+    }
+
+    /// The longest time in which somebody who knows the topology is connected to and asked.
+    fn ask_timeout(&self) -> Duration {
+        self.state.config().round_trips(6)
     }
 
     async fn ask_topology(&self, sentinels: &mut Sentinels) -> RedisResult<Known> {
@@ -120,11 +124,11 @@ impl Store {
         let open: Vec<_> = open.map(|(channel, address)| Box::pin(of(channel, address))).collect();
         // The first answer counts, so that a silent node does not delay the others.
         if !open.is_empty()
-            && let Ok(Ok((ranges, _))) = tokio::time::timeout(ASK_TIMEOUT / 2, select_ok(open)).await
+            && let Ok(Ok((ranges, _))) = tokio::time::timeout(self.ask_timeout() / 2, select_ok(open)).await
         {
             return Ok(ranges);
         }
-        let dial = async |address: &Address| of(connect(&config, address, ASK_TIMEOUT).await?, address).await;
+        let dial = async |address: &Address| of(connect(&config, address).await?, address).await;
         let dialled = cluster::seeds(&config).iter().map(|address| Box::pin(dial(address)));
         Ok(select_ok(dialled).await?.0)
     }
@@ -174,7 +178,7 @@ impl Store {
         known.mark_unchanged();
         topology.outdate("a worker connects");
         let failed = |why: String| RedisError::from((ErrorKind::Io, "no master", why));
-        match tokio::time::timeout(ASK_TIMEOUT * 2, known.changed()).await {
+        match tokio::time::timeout(self.ask_timeout() * 2, known.changed()).await {
             Ok(Ok(())) => {}
             _ => return Err(failed("the sentinels do not answer in time".to_owned())),
         }

@@ -89,6 +89,7 @@ async fn main() {
         timeout: Duration::from_millis(50),
         prefix: "large".into(),
         gateways: 1,
+        is_home: false,
         state_folder: std::env::temp_dir(),
     };
     let clock = Clock::new(Instant::now(), Time::from_nanos(0));

@@ -1,6 +1,7 @@
 //! The connection that listens.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use redis::RedisError;
@@ -10,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::call::one_line;
-use crate::link::{CONNECT_TIMEOUT, PING_INTERVAL, PING_TIMEOUT, State, pause};
+use crate::link::{PING_INTERVAL, State, pause, ping_timeout};
 
 /// What the connection hears.
 pub(crate) enum Heard {
@@ -57,11 +58,11 @@ async fn listen_once(
     heard: &mpsc::Sender<Heard>,
 ) -> String {
     let connecting = async {
-        let (mut sink, stream) = subscriber(settings, address, CONNECT_TIMEOUT).await?.split();
+        let (mut sink, stream) = subscriber(settings, address).await?.split();
         sink.subscribe(channel).await?;
         Ok::<_, RedisError>((sink, stream))
     };
-    let (sink, stream) = match timeout(CONNECT_TIMEOUT, connecting).await {
+    let (sink, stream) = match timeout(settings.round_trips(5), connecting).await {
         Ok(Ok(both)) => both,
         Ok(Err(error)) => return one_line(&error),
         Err(_) => return "Redis does not answer in time".into(),
@@ -72,7 +73,7 @@ async fn listen_once(
     let elsewhere = states.wait_for(|state| matches!(state, State::Up(link) if link.address != *address));
     tokio::select! {
         why = forward(stream, heard) => why,
-        why = ping(sink) => why,
+        why = ping(sink, ping_timeout(settings)) => why,
         _ = elsewhere => "another server holds the rules now".into(),
     }
 }
@@ -86,10 +87,10 @@ async fn forward(mut stream: PubSubStream, heard: &mpsc::Sender<Heard>) -> Strin
     "the connection to Redis is lost".into()
 }
 
-async fn ping(mut sink: PubSubSink) -> String {
+async fn ping(mut sink: PubSubSink, within: Duration) -> String {
     loop {
         sleep(PING_INTERVAL).await;
-        match timeout(PING_TIMEOUT, sink.ping::<redis::Value>()).await {
+        match timeout(within, sink.ping::<redis::Value>()).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return one_line(&error),
             Err(_) => return "Redis does not answer in time".into(),

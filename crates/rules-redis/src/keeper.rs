@@ -8,7 +8,7 @@ use sluicegate_counters_redis::{Address, Locator};
 use tokio::time::{Instant, timeout};
 
 use crate::call::one_line;
-use crate::link::{CONNECT_TIMEOUT, Line, Link, PING_INTERVAL, PING_TIMEOUT, State, pause};
+use crate::link::{Line, Link, PING_INTERVAL, State, pause, ping_timeout};
 
 /// So many checks go by between two questions to the sentinels.
 const CHECKS_PER_QUESTION: u32 = 2;
@@ -44,8 +44,8 @@ pub(crate) async fn keep(line: Arc<Line>, mut locator: Locator) {
 }
 
 async fn open(locator: &mut Locator) -> RedisResult<Link> {
-    let address = locator.find(CONNECT_TIMEOUT).await?;
-    let channel = locator.connect(&address, CONNECT_TIMEOUT).await?;
+    let address = locator.find().await?;
+    let channel = locator.connect(&address).await?;
     Ok(Link::new(address, channel))
 }
 
@@ -58,7 +58,7 @@ async fn watch_over(link: &Link, locator: &mut Locator) -> String {
         if let Some(why) = link.fault() {
             return why;
         }
-        match timeout(PING_TIMEOUT, check(link, locator)).await {
+        match timeout(ping_timeout(locator.settings()), check(link, locator)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return one_line(&error),
             Err(_) => return "Redis does not answer in time".into(),
@@ -89,7 +89,7 @@ async fn check(link: &Link, locator: &Locator) -> RedisResult<()> {
 async fn has_moved(link: &Link, locator: &mut Locator) -> bool {
     let named: RedisResult<Address> = match &locator.settings().servers {
         // The server says it itself, when it is asked for something.
-        sluicegate_counters_redis::Deployment::Sentinel { .. } => locator.find(CONNECT_TIMEOUT).await,
+        sluicegate_counters_redis::Deployment::Sentinel { .. } => locator.find().await,
         _ => return false,
     };
     named.is_ok_and(|named| named != link.address)

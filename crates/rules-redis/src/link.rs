@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use sluicegate_counters_redis::Address;
+use sluicegate_counters_redis::{Address, Settings};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -120,11 +120,13 @@ impl Line {
 
 const NOT_OPEN: &str = "there is no connection to Redis yet";
 
-/// The longest time in which a connection is opened and prepared.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// The interval of checks whether a server answers, and the time that it has for the answer.
+/// The interval of checks whether a server answers.
 pub(crate) const PING_INTERVAL: Duration = Duration::from_millis(500);
-pub(crate) const PING_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The time that a server has for the answer of a check: as long as a call, and half a second at least.
+pub(crate) fn ping_timeout(settings: &Settings) -> Duration {
+    settings.timeout.max(Duration::from_millis(500))
+}
 
 /// The pause before a connection is opened again: 50 to 250 ms, random, so that gateways do not come all at once.
 pub(crate) fn pause() -> Duration {

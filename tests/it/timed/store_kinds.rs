@@ -1,7 +1,9 @@
 //! Redis with passwords, users, databases, TLS and a Unix socket: a limit is shared over each.
 
+use std::time::Duration;
+
 use crate::harness::fleet::limit;
-use crate::harness::{Fleet, RedisServer, until};
+use crate::harness::{Fleet, Gateway, RedisServer, sleep, until};
 
 /// Two gateways share a limit of ten through this store.
 #[track_caller]
@@ -45,12 +47,16 @@ fn a_server_with_a_password() {
     stays_outside(&format!("store: {{redis: {{url: \"{bare}\", password: wrong, timeout: 200ms}}}}\n"));
 }
 
+/// The permissions that the documentation names.
+fn permissions(docs: &str) -> Vec<&str> {
+    let (_, rest) = docs.split_once("**Permissions**: `").unwrap();
+    rest.split_once('`').unwrap().0.split_whitespace().collect()
+}
+
 /// A user with exactly the permissions that docs/redis.md lists, in the URL or beside it.
 #[test]
 fn a_server_with_users() {
-    let (_, rest) = include_str!("../../../docs/redis.md").split_once("**Permissions**: `").unwrap();
-    let commands: Vec<&str> = rest.split_once('`').unwrap().0.split_whitespace().collect();
-    let rules = [&["~sluicegate:*"], &commands[..]].concat();
+    let rules = [&["~sluicegate:*"], &permissions(include_str!("../../../docs/redis.md"))[..]].concat();
     let redis = RedisServer::setup().user("gate", "secret", &rules).start();
     shares(&redis.store());
     redis.run::<()>(&["FLUSHALL"]);
@@ -58,6 +64,41 @@ fn a_server_with_users() {
     shares(&format!(
         "store: {{redis: {{url: \"{bare}\", username: gate, password: secret, timeout: 10s}}}}\n"
     ));
+}
+
+/// The same user, and what the documentation says that a home store needs besides.
+#[test]
+fn a_home_store_with_users() {
+    let docs = include_str!("../../../docs/redis.md");
+    let rules = [&["~sluicegate:*", "+eval"], &permissions(docs)[..]].concat();
+    let (home, store) = (RedisServer::setup().user("gate", "secret", &rules).start(), RedisServer::start());
+    let text = format!(
+        "{}regions: {{name: a, floors: {{a: 30%, b: 30%}}, home: {{redis: {{url: \"{}\"}}}}}}\n{}",
+        store.store(),
+        home.url(),
+        limit("rate: 100/s")
+    );
+    let gateway = Gateway::start(&text);
+    until("the home store is used", || {
+        (gateway.admin_get("/status").json()["regions"]["home_up"] == true).then_some(())
+    });
+}
+
+/// Without the permissions that only operators need, limits are shared all the same.
+#[test]
+fn a_user_that_may_not_show_the_busiest_keys() {
+    let docs = include_str!("../../../docs/redis.md");
+    let only_shown = ["+zrange", "+hkeys", "+hset", "+hdel"];
+    let mut rules = permissions(docs);
+    rules.retain(|rule| !only_shown.contains(rule));
+    let redis =
+        RedisServer::setup().user("gate", "secret", &[&["~sluicegate:*"], &rules[..]].concat()).start();
+    let fleet = shares(&redis.store());
+    fleet[0].admin_get("/top");
+    sleep(Duration::from_secs(3));
+    fleet.exactly(10, "/", "another");
+    assert_eq!(fleet.fallbacks(), 0.0);
+    assert!(!fleet[0].log().contains("the store is down"));
 }
 
 /// A database, in the URL or beside it.

@@ -66,6 +66,7 @@ impl Server {
             timeout: Duration::from_millis(50),
             prefix: "test".into(),
             gateways: 1,
+            is_home: false,
             state_folder: self.folder.path().to_owned(),
         }
     }
