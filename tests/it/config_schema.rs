@@ -62,7 +62,7 @@ const BEYOND: &[(&str, &str)] = &[
     (" has both `", "fields that depend on others"),
     ("has `", "fields that depend on others"),
     ("can never be admitted", "fields that depend on others"),
-    ("200 years", "fields that depend on others"),
+    ("199 years", "fields that depend on others"),
     ("a sliding_log holds at most", "fields that depend on others"),
     ("counts by path:", "fields that depend on others"),
     ("does not say who clients are", "fields that depend on others"),

@@ -65,9 +65,12 @@ impl LimitConfig {
             Cost::Constant(cost) => cost,
             _ => 1,
         };
-        match division.of(quota).is_some_and(|part| part.capacity() >= cost) {
-            true => Ok(()),
-            false => Err(format!("too small to be divided: region {region} could never admit a request")),
+        match division.of(quota) {
+            Some(part) if !part.fits_store() => Err(format!(
+                "too slow to be divided: in region {region} the whole burst takes more than 199 years to come back"
+            )),
+            Some(part) if part.capacity() >= cost => Ok(()),
+            _ => Err(format!("too small to be divided: region {region} could never admit a request")),
         }
     }
 

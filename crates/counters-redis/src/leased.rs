@@ -69,8 +69,9 @@ impl GatewayLeases {
         self.0[key.1.get() as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lease of a key, which is added if there is room.
-    fn get_or_add(&self, ask: &Ask<'_>, now: Time) -> Option<Arc<KeyLease>> {
+    /// The lease of a key, which is added if there is room, and the one that it replaces because a reload or a rule has changed
+    /// the limit.
+    fn get_or_add(&self, ask: &Ask<'_>, now: Time) -> Option<(Arc<KeyLease>, Option<Arc<KeyLease>>)> {
         let id = (ask.limit.counters.order, ask.key);
         let mut shard = self.shard(id);
         let add = || {
@@ -80,13 +81,12 @@ impl GatewayLeases {
         let full = shard.len() >= MOST / SHARDS;
         match shard.entry(id) {
             Entry::Occupied(mut known) => {
-                if !known.get().is_of(ask.limit) {
-                    known.insert(add()).is_gone.store(true, Ordering::Release);
-                }
-                Some(Arc::clone(known.get()))
+                let replaced = (!known.get().is_of(ask.limit)).then(|| known.insert(add()));
+                replaced.iter().for_each(|old| old.is_gone.store(true, Ordering::Release));
+                Some((Arc::clone(known.get()), replaced))
             }
             Entry::Vacant(_) if full => None,
-            Entry::Vacant(new) => Some(Arc::clone(new.insert(add()))),
+            Entry::Vacant(new) => Some((Arc::clone(new.insert(add())), None)),
         }
     }
 
@@ -119,12 +119,16 @@ impl WorkerLeases {
         std::mem::replace(place, id) == id
     }
 
-    fn add(&mut self, id: Key, lease: &Arc<KeyLease>) {
+    /// Adds a lease. Returns the one that it replaces, with the tokens that the worker has taken out of it.
+    fn add(&mut self, id: Key, lease: &Arc<KeyLease>, now: Time) -> Option<Arc<KeyLease>> {
         if self.known.len() >= self.purge_at {
             self.known.retain(|_, known| !known.lease.is_gone.load(Ordering::Acquire));
             self.purge_at = (self.known.len() * 2).max(FIRST_PURGE);
         }
-        self.known.insert(id, Known { lease: Arc::clone(lease), own: WorkerTokens::default() });
+        let new = Known { lease: Arc::clone(lease), own: WorkerTokens::default() };
+        let Known { lease: old, own } = self.known.insert(id, new)?;
+        own.give_back_all(&old.lease, now);
+        Some(old)
     }
 }
 
@@ -162,8 +166,10 @@ impl Store {
         let known = match leases.known.get(&id).map(|known| &known.lease).filter(is_current).cloned() {
             Some(known) => known,
             None if leases.saw(id) => {
-                let Some(known) = self.state.leases.get_or_add(ask, now) else { return };
-                leases.add(id, &known);
+                let Some((known, replaced)) = self.state.leases.get_or_add(ask, now) else { return };
+                for old in leases.add(id, &known, now).into_iter().chain(replaced) {
+                    self.give_back_tokens(&old, old.lease.reclaim_all(now));
+                }
                 known
             }
             None => return,
@@ -250,6 +256,9 @@ impl Store {
         let counts = &limit.counters.leases;
         counts.granted.fetch_add(tokens, Ordering::Relaxed);
         counts.over.fetch_add(over, Ordering::Relaxed);
+        if known.is_gone.load(Ordering::Acquire) {
+            self.give_back_tokens(&known, known.lease.reclaim_all(received)); // it was replaced during the call
+        }
     }
 
     /// Withdraws tokens whose time is over, and gives them back. One thread of the gateway does this.

@@ -210,6 +210,11 @@ impl Lease {
         let _ = self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, same);
     }
 
+    /// Puts back tokens that a worker has taken out.
+    pub(crate) fn put_back(&self, tokens: u64) {
+        self.held.fetch_add(tokens & TOKENS, Ordering::AcqRel);
+    }
+
     /// Counts a request for which there was no token.
     pub fn miss(&self, cost: u64) {
         self.missed.fetch_add(cost, Ordering::Relaxed);

@@ -57,6 +57,12 @@ impl WorkerTokens {
         }
     }
 
+    /// Gives back all tokens that may still be spent.
+    pub fn give_back_all(&self, lease: &Lease, now: Time) {
+        lease.put_back(self.held(now));
+        self.tokens.set(0);
+    }
+
     /// The tokens that may be spent.
     pub fn held(&self, now: Time) -> u64 {
         if now < self.ends.get() { self.tokens.get() } else { 0 }

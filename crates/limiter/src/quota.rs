@@ -111,6 +111,18 @@ impl Quota {
         Some(Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }
 
+    /// Whether a store that counts whole microseconds can count it: a bucket must drain within some 199 years.
+    pub fn fits_store(&self) -> bool {
+        match self {
+            Self::TokenBucket(bucket, ..) => bucket.in_micros(0).is_some(),
+            Self::LeakyBucket(bucket, ..) => bucket.in_micros(0).is_some(),
+            Self::FixedWindow(..)
+            | Self::SlidingLog(..)
+            | Self::SlidingWindow(..)
+            | Self::Concurrency(..) => true,
+        }
+    }
+
     /// The usage of a key that was never seen.
     pub fn fresh(&self, now: Time) -> Usage {
         match self {

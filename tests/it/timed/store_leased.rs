@@ -7,7 +7,7 @@ use crate::harness::faults::{Admitted, Bucket};
 use crate::harness::load::{Sample, admitted};
 use crate::harness::relay::Relay;
 use crate::harness::{
-    Fleet, Gateway, Load, RedisServer, Setup, Stopwatch, Upstream, gated_upstream, sleep, until,
+    Fleet, Gateway, Load, RedisServer, Setup, Stopwatch, Upstream, gated_upstream, sleep, until, within,
 };
 
 const GATEWAYS: usize = 4;
@@ -84,6 +84,38 @@ fn short_sub_windows_admit_all_that_they_allow() {
     let samples = load.stop();
     let refused = samples.len() - admitted(&samples);
     assert!(refused * 200 < samples.len(), "{refused} of {} refused", samples.len());
+}
+
+/// A reload that changes the rate of a limit gives back what was leased under the old one.
+#[test]
+fn a_changed_rate_loses_no_tokens() {
+    let redis = RedisServer::start();
+    let text = |rate: u64| {
+        redis.store()
+            + &format!(
+                "limits: {{l: {{key: api_key, rate: {rate}/366d, sync: leased}}}}\n\
+                 routes: [{{name: all, respond: {{status: 200}}, limits: [l]}}]\n"
+            )
+    };
+    let gateway = Gateway::start(&text(100_000));
+    let leased = || gateway.metric("sluicegate_limit_leased_tokens_total", &[("limit", "l")]);
+    let load = Load::at(gateway.edge, 8).keys(&["k"]).start();
+    for round in 1..=12 {
+        let before = leased();
+        until("it leases", || (leased() > before).then_some(()));
+        let generation = gateway.generation();
+        gateway.write(&text(100_000 + round % 2));
+        until("the rate is changed", || (gateway.generation() > generation).then_some(()));
+    }
+    let admitted = admitted(&load.stop()) as u64;
+    // Tokens are given back within half a second.
+    let lost = || 100_000_u64.saturating_sub(admitted + gateway.remaining("l", "k"));
+    let mut least = lost();
+    let _ = within(Duration::from_secs(5), || {
+        least = least.min(lost());
+        (least <= 20).then_some(())
+    });
+    assert!(least <= 20, "{least} tokens are lost after {admitted} requests");
 }
 
 /// A rule and an identity can raise a rate, and with it what leases admit too much.

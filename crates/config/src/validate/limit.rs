@@ -1,7 +1,6 @@
 //! Validates limits.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::ban;
 use super::cost;
@@ -29,8 +28,6 @@ use sluicegate_limiter::{MAX_SHARED_LOG_PLACES, Quota};
 
 use crate::Part;
 
-/// The longest that a bucket in the store may take to drain: 200 years.
-const LONGEST_DRAIN: Duration = Duration::from_secs(200 * 31_557_600);
 /// Live counters of a limit when nothing else is said.
 const MAX_KEYS: u64 = 1_000_000;
 
@@ -203,14 +200,11 @@ pub(super) fn check_shared(quota: &Quota, raw: &RawLimit, report: &mut Report) {
     }
 }
 
-/// Times in the store are whole microseconds in a double. In 200 years from now they still are.
 fn check_drain(quota: &Quota, raw: &RawLimit, report: &mut Report) {
-    let (Quota::TokenBucket(_, rate, burst) | Quota::LeakyBucket(_, rate, burst)) = quota else { return };
-    let drain = u128::from(*burst) * u128::from(rate.period().as_nanos()) / u128::from(rate.count());
     let place = raw.burst.as_ref().map(|burst| burst.at).or(raw.rate.as_ref().map(|rate| rate.at));
-    if let Some(place) = place.filter(|_| drain > LONGEST_DRAIN.as_nanos()) {
+    if let Some(place) = place.filter(|_| !quota.fits_store()) {
         report.error(
-            Problem::new(place, "at this rate the whole burst takes more than 200 years to come back").help(
+            Problem::new(place, "at this rate the whole burst takes more than 199 years to come back").help(
                 "a shared limit cannot count that; lower the burst, raise the rate, or use `scope: local`",
             ),
         );

@@ -127,7 +127,7 @@ pub(super) fn divide(config: &RegionsConfig, at: Place, limits: &mut [LimitConfi
         if let Err(why) = quotas.try_for_each(|quota| limit.check_parts(quota)) {
             let problem = Problem::new(at, format!("limit {} is {why}", limit.name));
             report.error(problem.help(
-                "raise the limit or the floor, give the limit a longer period, or count it in each gateway: `scope: local`",
+                "raise the limit or the floor, change its burst or period, or count it in each gateway: `scope: local`",
             ));
         }
     }
