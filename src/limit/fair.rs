@@ -1,10 +1,11 @@
 //! Fair shares of a limit: whoever asks for less than the fair share is not refused because of others.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
-use sluicegate_counters::{Ask, Decision, KeyText, Verdict, decide, preview};
+use sluicegate_counters::{Ask, Decision, KeyText, SettledCost, Verdict, decide, preview};
 use sluicegate_counters_redis::{Store, shared_hash};
-use sluicegate_fair_shares::{Answer, Consumer};
+use sluicegate_fair_shares::{Answer, Consumer, Cost, Reserved};
 use sluicegate_limiter::{Quota, Refusal, Span, Time};
 use smallvec::SmallVec;
 
@@ -16,7 +17,7 @@ pub struct FairAsk<'s> {
     /// The index of the limit's ask.
     pub at: usize,
     /// The shares of that limit.
-    pub shares: &'s FairShares,
+    pub shares: &'s Arc<FairShares>,
     /// Who asks.
     pub consumer: Consumer,
     /// The key of the consumer in full.
@@ -27,10 +28,30 @@ pub struct FairAsk<'s> {
 /// leave while a store is asked.
 struct Answers<'a, 's> {
     fair: &'a [FairAsk<'s>],
-    answers: SmallVec<[Answer; 1]>,
+    answers: SmallVec<[(Answer, Option<Reserved>); 1]>,
     /// The asks that their shares refuse, with the time to wait.
     refused: SmallVec<[(usize, Span); 1]>,
     admitted: bool,
+}
+
+/// What a request takes of the share of its consumer, until its cost is known.
+struct LateShare {
+    shares: Arc<FairShares>,
+    reserved: Reserved,
+}
+
+impl SettledCost for LateShare {
+    fn settled(&self, cost: u64) {
+        self.shares.shares().settle(self.reserved, cost);
+    }
+}
+
+/// What a request costs the share of its consumer.
+fn cost(ask: &Ask<'_>) -> Cost {
+    match ask.limit.late_cost() {
+        None => Cost::Known(ask.cost),
+        Some(_) => Cost::Late(ask.cost),
+    }
 }
 
 /// The rate of a bucket in millionths of a token per second.
@@ -73,7 +94,7 @@ pub async fn decide_fairly_in_store(
 pub fn preview_shares(asks: &[Ask<'_>], fair: &[FairAsk<'_>], now: Time, decision: &mut Decision) {
     for one in fair {
         let ask = &asks[one.at];
-        let answer = one.shares.shares().preview(now, one.consumer, ask.cost);
+        let answer = one.shares.shares().preview(now, one.consumer, cost(ask));
         let verdict = &mut decision.verdicts[one.at];
         let left = answer.left(ask.limit.quota.capacity());
         if verdict.answer.is_ok() && verdict.usage.remaining < left {
@@ -112,12 +133,18 @@ impl<'a, 's> Answers<'a, 's> {
             let ask = &asks[one.at];
             let name = || shared_hash(&one.text);
             let rate = capacity(&ask.limit.quota);
-            let answer = one.shares.shares().ask(now, rate, one.consumer, ask.cost, name);
+            let (answer, reserved) = {
+                let mut shares = one.shares.shares();
+                let answer = shares.ask(now, rate, one.consumer, cost(ask), name);
+                let late = ask.limit.late_cost().is_some();
+                let reserved = late.then(|| shares.reserved(one.consumer, ask.cost, &answer));
+                (answer, reserved)
+            };
             let left = answer.left(ask.limit.quota.capacity());
             let usage = || ask.limit.usage(ask.key, at(ask, store, now));
             let is_refused =
                 left > 0 && usage().is_some_and(|usage| usage.remaining < left.saturating_add(ask.cost));
-            all.answers.push(answer);
+            all.answers.push((answer, reserved));
             if is_refused {
                 one.shares.count_above();
                 all.refused.push((one.at, wait(answer)));
@@ -157,6 +184,14 @@ impl<'a, 's> Answers<'a, 's> {
             self.mark(&mut decision);
         }
         self.admitted = decision.admitted;
+        if self.admitted {
+            for (one, (_, reserved)) in self.fair.iter().zip(&self.answers) {
+                if let Some(reserved) = *reserved {
+                    let shares = Arc::clone(one.shares);
+                    decision.holds.tell(asks[one.at].limit, Box::new(LateShare { shares, reserved }));
+                }
+            }
+        }
         decision
     }
 
@@ -172,7 +207,7 @@ impl Drop for Answers<'_, '_> {
         if self.admitted {
             return;
         }
-        for (one, answer) in self.fair.iter().zip(&self.answers) {
+        for (one, (answer, _)) in self.fair.iter().zip(&self.answers) {
             if let Answer::Within(taken) = answer {
                 one.shares.shares().give_back(*taken);
             }

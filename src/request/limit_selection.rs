@@ -263,7 +263,7 @@ impl<'s> LimitSelection<'s> {
     fn add_fair(
         &mut self,
         limit: &'s Limit,
-        shares: &'s FairShares,
+        shares: &'s Arc<FairShares>,
         subject: &Subject<'_>,
         secret: &KeySecret,
         plan: Option<&str>,

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
+use crate::harness::folder::Folder;
 use crate::harness::{Client, Fleet, Gateway, RedisServer, Setup, Stopwatch, patience, until};
 
 /// The rate of the limit, in requests per second: so low that also a slow machine sends more than twice as many.
@@ -219,4 +222,50 @@ fn shadow_mode_only_counts() {
         gateways[0].metric("sluicegate_limit_decisions_total", &[("limit", "all"), ("outcome", outcome)])
     };
     assert!(outcome("shadow_refused") > outcome("admitted"));
+}
+
+/// Costs that are known late count as well: one consumer has answers of 2,000 bytes, ten a second, and another one of 100. The limit of
+/// 10,000 bytes a second is enough for the second one and half of the first.
+#[test]
+fn late_costs_count_for_the_shares() {
+    for scope in
+        ["cost: {bytes: response, request: 1}", "cost: {bytes: both}", "cost: {bytes: response, request: 50}"]
+    {
+        let rules = format!(
+            "listen: [127.0.0.1:18080]\nlimits: {{l: {{key: global, rate: 10k/s, fair: {{by: header:x-tenant}}, {scope}}}}}\n\
+             routes: [{{name: all, respond: {{status: 200}}, limits: [l]}}]\n"
+        );
+        let line = |millis: u64, tenant: &str, bytes: u64| {
+            format!(
+                "{{\"time\": {}.{:03}, \"client_ip\": \"192.0.2.1\", \"method\": \"GET\", \"path\": \"/\", \"status\": 200, \
+                 \"bytes\": {bytes}, \"headers\": {{\"x-tenant\": \"{tenant}\"}}}}\n",
+                1_720_000_000 + millis / 1_000,
+                millis % 1_000
+            )
+        };
+        let mut log = String::new();
+        for millis in (0..60_000).step_by(10) {
+            if millis % 100 == 0 {
+                log += &line(millis, "greedy", 2_000);
+            }
+            if millis % 50 == 30 {
+                log += &line(millis, "modest", 100);
+            }
+        }
+        let folder = Folder::with(&[("gateway.yaml", &rules), ("access.log", &log)]);
+        let decisions = folder.decisions("access.log");
+        assert_eq!(decisions.len(), 1_800);
+        let (warm, lines) = (&decisions[300..], log.lines().collect::<Vec<_>>());
+        let of = |tenant: &str, outcome: &str| {
+            let line = |row: &Value| lines[row["line"].as_u64().unwrap() as usize - 1];
+            let is = |row: &&Value| line(row).contains(tenant) && row["outcome"] == outcome;
+            warm.iter().filter(is).count()
+        };
+        let (greedy, modest) = (of("greedy", "admitted"), of("modest", "refused"));
+        assert!(modest <= 5, "{scope}: {modest} of 1,000 requests of the modest one are refused");
+        assert!(
+            (150..300).contains(&greedy),
+            "{scope}: {greedy} of 500 requests of the greedy one are admitted"
+        );
+    }
 }

@@ -38,6 +38,12 @@ pub trait RemoteHold {
     fn settle(&self, _ticket: Option<u32>, _charged: u64, _cost: u64) {}
 }
 
+/// Whoever else has to know what a request cost in the end.
+pub trait SettledCost {
+    /// The cost of the request is known.
+    fn settled(&self, cost: u64);
+}
+
 /// A late cost.
 struct Settling {
     late: LateCost,
@@ -47,6 +53,7 @@ struct Settling {
     known: Option<u64>,
     /// The number of times that it counts.
     share: u16,
+    told: Option<Box<dyn SettledCost>>,
 }
 
 impl Hold {
@@ -120,7 +127,7 @@ impl Hold {
     /// Adds the late cost, if the limit has one.
     fn settling(mut self, limit: &CountedLimit, base: u64, share: u16) -> Self {
         if let Some(late) = limit.late_cost() {
-            self.settling = Some(Box::new(Settling { late, base, known: None, share }));
+            self.settling = Some(Box::new(Settling { late, base, known: None, share, told: None }));
         }
         self
     }
@@ -134,6 +141,7 @@ impl Hold {
             known.saturating_add(sent).saturating_add(received)
         });
         let cost = cost.saturating_mul(u64::from(settling.share));
+        settling.told.iter().for_each(|told| told.settled(cost));
         let (more, less) = (cost.saturating_sub(self.cost), self.cost.saturating_sub(cost));
         let charge = self.charge.take();
         if let Some(remote) = &self.remote {
@@ -186,6 +194,14 @@ impl Holds {
     /// Adds all of another.
     pub fn append(&mut self, mut more: Self) {
         self.0.append(&mut more.0);
+    }
+
+    /// Tells what the request cost in the end, if this limit learns it late.
+    pub fn tell(&mut self, limit: &CountedLimit, told: Box<dyn SettledCost>) {
+        let is_of = |hold: &&mut Hold| Arc::ptr_eq(&hold.counters, &limit.counters);
+        if let Some(settling) = self.0.iter_mut().find(is_of).and_then(|hold| hold.settling.as_mut()) {
+            settling.told = Some(told);
+        }
     }
 
     /// Whether it holds a place until its end.
@@ -252,6 +268,8 @@ impl Holds {
     pub fn undo(&mut self, now: Time) {
         self.give_up(now);
         for mut hold in self.0.drain(..).filter(|hold| hold.reservation == Reservation::Charge) {
+            let told = hold.settling.as_mut().and_then(|settling| settling.told.take());
+            told.iter().for_each(|told| told.settled(0));
             match (&hold.remote, hold.charge.take()) {
                 (Some(remote), charge) => remote.settle(charge, hold.cost, 0),
                 (None, Some(charge)) => {

@@ -41,7 +41,7 @@ pub use decision::{
     Ask, Decision, KeyState, Verdict, decide, decide_for_now, decide_reserving, evaluate, may_refuse, refuse,
 };
 pub use fingerprint::{Fingerprint, KeySecret, KeyText};
-pub use holds::{Hold, Holds, RemoteHold};
+pub use holds::{Hold, Holds, RemoteHold, SettledCost};
 pub use limit::{CostKind, CountedLimit, LateCost, SharedLimit, StoreFailurePolicy};
 pub use preview::preview;
 pub use remote_charges::RemoteCharges;

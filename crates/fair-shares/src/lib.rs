@@ -14,4 +14,4 @@ mod shares;
 mod table;
 
 pub use level::level;
-pub use shares::{Answer, Consumer, Demand, Reported, Shares, Standing, TICK, Taken};
+pub use shares::{Answer, Consumer, Cost, Demand, Reported, Reserved, Shares, Standing, TICK, Taken};

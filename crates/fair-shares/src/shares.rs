@@ -16,6 +16,8 @@ const MILLION: u64 = 1_000_000;
 const DIVIDED: (u64, u64) = (31, 32);
 /// The part of a demand that is kept at each tick; the rest is what was asked for since the last one.
 const KEPT: f64 = 0.75;
+/// The late costs over which the average goes, about.
+const SMOOTHED: u64 = 8;
 /// The consumers that a gateway reports to the others by name.
 const REPORTED: usize = 64;
 
@@ -40,6 +42,26 @@ pub enum Answer {
 /// The part of what is shared that has to be left for a request, as a divisor: see [`Answer::left`].
 const LEFT_ABOVE: u64 = 2;
 const LEFT_WITHIN: u64 = 4;
+
+/// What a request costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// This, as is known before.
+    Known(u64),
+    /// At least this, and what [`Shares::settle`] is told in the end. Until then it counts as what requests of its consumer have cost
+    /// so far.
+    Late(u64),
+}
+
+/// A request whose cost is known late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    key: u64,
+    /// What it counts as, until its cost is known.
+    counted: u64,
+    /// The millionths of tokens that were taken for it.
+    tokens: i64,
+}
 
 /// What a request has taken of the share of its consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,9 +152,17 @@ impl Entry {
         }
     }
 
+    /// What a request counts as.
+    fn counted(&self, cost: Cost) -> u64 {
+        match cost {
+            Cost::Known(cost) => cost,
+            Cost::Late(least) => least.max(self.late),
+        }
+    }
+
     fn take(&mut self, now: Time, cost: u64) -> Result<i64, Span> {
         self.refill(now);
-        let cost = i64::try_from(cost.saturating_mul(MILLION)).unwrap_or(i64::MAX / 2);
+        let cost = millionths(cost);
         // What costs more than the bucket holds goes when it is full, and is paid off afterwards.
         let lacking = cost.min(self.size()).saturating_sub(self.tokens);
         if lacking <= 0 {
@@ -157,7 +187,7 @@ impl Shares {
         now: Time,
         capacity: u64,
         consumer: Consumer,
-        cost: u64,
+        cost: Cost,
         name: impl FnOnce() -> u64,
     ) -> Answer {
         self.capacity = Some(capacity);
@@ -173,6 +203,7 @@ impl Shares {
             entry
         });
         entry.weight = weight;
+        let cost = entry.counted(cost);
         entry.asked = entry.asked.saturating_add(cost);
         if level.is_none() {
             return Answer::Within(Taken { key, tokens: 0, demand: Demand::Below });
@@ -185,13 +216,14 @@ impl Shares {
     }
 
     /// What a request would be told now. Nothing is taken, and nothing counts as asked for.
-    pub fn preview(&mut self, now: Time, consumer: Consumer, cost: u64) -> Answer {
+    pub fn preview(&mut self, now: Time, consumer: Consumer, cost: Cost) -> Answer {
         let Consumer { key, .. } = consumer;
         let within = |tokens, demand| Answer::Within(Taken { key, tokens, demand });
         match self.table.find(key).filter(|_| self.level.is_some()) {
             None => within(0, Demand::Below),
             Some(entry) => {
                 let demand = entry.beside_share();
+                let cost = entry.counted(cost);
                 entry.clone().take(now, cost).map_or_else(Answer::Above, |tokens| within(tokens, demand))
             }
         }
@@ -202,6 +234,32 @@ impl Shares {
         if let Some(entry) = self.table.find(taken.key) {
             entry.tokens = entry.tokens.saturating_add(taken.tokens).min(entry.size());
         }
+    }
+
+    /// What a request counts as whose cost is known late: least at least. `answer` is what it was told.
+    pub fn reserved(&mut self, consumer: Consumer, least: u64, answer: &Answer) -> Reserved {
+        let key = consumer.key;
+        let counted = self.table.find(key).map_or(least, |entry| entry.counted(Cost::Late(least)));
+        let tokens = match answer {
+            Answer::Within(taken) => taken.tokens,
+            Answer::Above(_) => 0,
+        };
+        Reserved { key, counted, tokens }
+    }
+
+    /// The request has ended, and its cost is known.
+    pub fn settle(&mut self, reserved: Reserved, cost: u64) {
+        let is_divided = self.level.is_some();
+        let Some(entry) = self.table.find(reserved.key) else { return };
+        entry.asked = entry.asked.saturating_add(cost).saturating_sub(reserved.counted);
+        if is_divided {
+            let tokens = entry.tokens.saturating_add(reserved.tokens).saturating_sub(millionths(cost));
+            entry.tokens = tokens.min(entry.size());
+        }
+        entry.late = match entry.late {
+            0 => cost,
+            late => late - late / SMOOTHED + cost / SMOOTHED,
+        };
     }
 
     /// Computes the level, if it is time; for when no request comes. The capacity is that of the last request, or else this one.
@@ -280,6 +338,10 @@ impl Shares {
     }
 }
 
+fn millionths(tokens: u64) -> i64 {
+    i64::try_from(tokens.saturating_mul(MILLION)).unwrap_or(i64::MAX / 2)
+}
+
 /// What one of several processes may give a consumer of its share, if so much is asked for here and at the others.
 fn part(share: u64, here: u64, others: u64, processes: u64) -> u64 {
     let total = here.saturating_add(others);
@@ -301,7 +363,7 @@ mod tests {
 
     fn ask(shares: &mut Shares, millis: u64, key: u64, weight: u32) -> bool {
         let now = NOW.plus(Span::from_millis(millis));
-        matches!(shares.ask(now, C, Consumer { key, weight }, 1, || key), Answer::Within(_))
+        matches!(shares.ask(now, C, Consumer { key, weight }, Cost::Known(1), || key), Answer::Within(_))
     }
 
     /// Two that ask for ten times the capacity each, one with three times the weight.
@@ -345,10 +407,12 @@ mod tests {
         let mut shares = Shares::new(NOW);
         (0..1_000).for_each(|milli| _ = ask(&mut shares, milli, 1, 1));
         let (now, one) = (NOW.plus(Span::from_millis(1_050)), Consumer { key: 1, weight: 1 });
-        let Answer::Within(taken) = shares.ask(now, C, one, 1, || 1) else { panic!("nothing is left") };
-        while let Answer::Within(_) = shares.ask(now, C, one, 1, || 1) {}
+        let Answer::Within(taken) = shares.ask(now, C, one, Cost::Known(1), || 1) else {
+            panic!("nothing is left")
+        };
+        while let Answer::Within(_) = shares.ask(now, C, one, Cost::Known(1), || 1) {}
         shares.give_back(taken);
-        assert!(matches!(shares.ask(now, C, one, 1, || 1), Answer::Within(_)));
+        assert!(matches!(shares.ask(now, C, one, Cost::Known(1), || 1), Answer::Within(_)));
     }
 
     #[test]

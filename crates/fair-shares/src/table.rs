@@ -21,6 +21,8 @@ pub(crate) struct Entry {
     pub(crate) demand: u64,
     /// What it may have of this process, in the same unit.
     pub(crate) rate: u64,
+    /// What its requests cost in the end, on average, if that is known late.
+    pub(crate) late: u64,
     /// The millionths of tokens in its bucket at `at`.
     pub(crate) tokens: i64,
     pub(crate) at: Time,
@@ -65,8 +67,10 @@ impl Table {
 
     /// Forgets consumers that ask for nothing any more, and makes room if there is none.
     pub(crate) fn clean(&mut self) {
-        self.known.retain(|_, entry| entry.demand > 0);
-        for entry in self.hashed.iter_mut().filter(|entry| entry.demand == 0) {
+        // What late costs have left to pay off is not forgotten.
+        let is_used = |entry: &Entry| entry.demand > 0 || entry.tokens < 0;
+        self.known.retain(|_, entry| is_used(entry));
+        for entry in self.hashed.iter_mut().filter(|entry| !is_used(entry)) {
             *entry = Entry::default();
         }
         if self.known.len() >= KNOWN {

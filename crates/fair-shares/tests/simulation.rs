@@ -1,6 +1,6 @@
 //! Consumers with random requests in virtual time, before a token bucket that they share.
 
-use sluicegate_fair_shares::{Answer, Consumer, Shares};
+use sluicegate_fair_shares::{Answer, Consumer, Cost, Shares};
 use sluicegate_limiter::{Span, Time};
 
 const NOW: Time = Time::from_nanos(1_795_000_000_000_000_000);
@@ -67,7 +67,8 @@ impl Gateways {
             0.0 => (self.random.unit() * self.shares.len() as f64) as usize,
             turn => (at / turn) as usize % self.shares.len(),
         };
-        let answer = self.shares[gateway].ask(now, capacity, Consumer { key, weight }, 1, || key);
+        let answer =
+            self.shares[gateway].ask(now, capacity, Consumer { key, weight }, Cost::Known(1), || key);
         let ok = self.bucket.take(at, answer.left(RATE as u64) as f64);
         if let Answer::Within(taken) = answer
             && !ok

@@ -12,7 +12,7 @@ use crate::message::LocalResponse;
 use crate::respond::LocalError;
 use crate::upstream::{Entered, ForwardError, Response};
 use sluicegate_config::{PrioritiesConfig, Priority};
-use sluicegate_fair_shares::{Answer, Consumer, Demand};
+use sluicegate_fair_shares::{Answer, Consumer, Cost, Demand};
 use sluicegate_overload::{Class, Share};
 use sluicegate_wire::RequestHead;
 
@@ -123,7 +123,7 @@ impl RequestContext {
         let key = self.view.snapshot.secret.hash_one(identity.consumer());
         let consumer = Consumer { key, weight: fair.config().weight(identity.plan()) };
         let now = self.connection().worker.clock().now();
-        match fair.shares().ask(now, capacity, consumer, 1, || key) {
+        match fair.shares().ask(now, capacity, consumer, Cost::Known(1), || key) {
             Answer::Within(taken) if taken.demand != Demand::Far => Share::Modest,
             Answer::Within(_) => Share::Within,
             Answer::Above(_) => Share::Above,

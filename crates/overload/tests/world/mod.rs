@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-use sluicegate_fair_shares::{Answer, Consumer, Demand, Shares};
+use sluicegate_fair_shares::{Answer, Consumer, Cost, Demand, Shares};
 use sluicegate_limiter::{Span, Time};
 use sluicegate_overload::{Bounds, Class, Entry, Gate, Pool, Priority, Report, Settings, Share};
 
@@ -242,7 +242,7 @@ pub(crate) fn run_with(
                     let key = if is_greedy { 0 } else { 1 + (random.unit() * OTHERS as f64) as u64 };
                     let consumer = Consumer { key, weight: 1 };
                     let capacity = gates[gateway].throughput().unwrap_or(u64::MAX);
-                    let answer = shares[gateway].ask(at(now), capacity, consumer, 1, || key);
+                    let answer = shares[gateway].ask(at(now), capacity, consumer, Cost::Known(1), || key);
                     class.share = match answer {
                         Answer::Within(taken) if taken.demand != Demand::Far => Share::Modest,
                         Answer::Within(_) => Share::Within,
