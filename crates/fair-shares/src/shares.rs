@@ -14,8 +14,9 @@ const MILLION: u64 = 1_000_000;
 /// The level divides this part of the capacity, so that what is shared fills up again after a burst of small consumers.
 /// The rest is for whoever comes while much is left.
 const DIVIDED: (u64, u64) = (31, 32);
-/// The part of a demand that is kept at each tick; the rest is what was asked for since the last one.
-const KEPT: f64 = 0.75;
+/// The part of a demand that is kept at each tick; the rest is what was asked for since the last one. Demands are averages of about
+/// two seconds: over a shorter time, random arrivals look like more than the share of a consumer that is near it.
+const KEPT: f64 = 0.95;
 /// The late costs over which the average goes, about.
 const SMOOTHED: u64 = 8;
 /// The consumers that a gateway reports to the others by name.
@@ -129,15 +130,16 @@ impl Answer {
 }
 
 impl Entry {
-    /// The size of its bucket: what it may have in one second, and one request at least.
+    /// The size of its bucket: its whole share of one second, because any process may get several of its requests at once, and one
+    /// request at least.
     fn size(&self) -> i64 {
-        i64::try_from(self.rate.max(MILLION)).unwrap_or(i64::MAX / 2)
+        i64::try_from(self.share.max(MILLION)).unwrap_or(i64::MAX / 2)
     }
 
     fn beside_share(&self) -> Demand {
-        match self.demand {
-            demand if demand <= self.rate => Demand::Below,
-            demand if demand / CLEARLY <= self.rate => Demand::Near,
+        match self.demand.saturating_add(self.elsewhere) {
+            demand if demand <= self.share => Demand::Below,
+            demand if demand / CLEARLY <= self.share => Demand::Near,
             _ => Demand::Far,
         }
     }
@@ -198,7 +200,8 @@ impl Shares {
         let level = self.level;
         let entry = self.table.entry(key, || {
             let rate = level.map_or(0, |level| level.saturating_mul(weight.into()));
-            let mut entry = Entry { name: name().max(1), weight, rate, at: now, ..Entry::default() };
+            let mut entry =
+                Entry { name: name().max(1), weight, share: rate, rate, at: now, ..Entry::default() };
             entry.tokens = entry.size();
             entry
         });
@@ -301,8 +304,9 @@ impl Shares {
         let before = std::mem::replace(&mut self.level, level(left, &mut demands));
         if let Some(level) = self.level {
             for entry in self.table.all() {
-                let share = level.saturating_mul(entry.weight.into());
-                let rate = part(share, entry.demand, of_others(entry.name), processes);
+                entry.share = level.saturating_mul(entry.weight.into());
+                entry.elsewhere = of_others(entry.name);
+                let rate = part(entry.share, entry.demand, entry.elsewhere, processes);
                 entry.refill(now);
                 entry.rate = rate;
                 entry.tokens = match before {
@@ -435,7 +439,7 @@ mod tests {
         }
         shares.look(NOW.plus(Span::from_millis(100)), C);
         let report = shares.report();
-        assert_eq!((report.heavy.len(), report.heavy[0].0, report.heavy[0].1), (64, 70, 750 * MILLION));
-        assert_eq!(report.light, 6 * 250 * MILLION);
+        assert_eq!((report.heavy.len(), report.heavy[0].0, report.heavy[0].1), (64, 70, 150 * MILLION));
+        assert_eq!(report.light, 6 * 50 * MILLION);
     }
 }

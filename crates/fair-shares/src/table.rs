@@ -19,6 +19,10 @@ pub(crate) struct Entry {
     pub(crate) asked: u64,
     /// What it asks for, in millionths of a token per second, smoothed.
     pub(crate) demand: u64,
+    /// The demand at the other processes, in the same unit.
+    pub(crate) elsewhere: u64,
+    /// Its fair share of all processes together, in the same unit.
+    pub(crate) share: u64,
     /// What it may have of this process, in the same unit.
     pub(crate) rate: u64,
     /// What its requests cost in the end, on average, if that is known late.

@@ -162,3 +162,22 @@ fn what_is_not_used_is_lent() {
     let got = run((1, 0.0), 3, 45.0, &[(20.0, 1), (1_000.0, 1)]);
     assert!(got[0].1 >= 0.995 * got[0].0 && got[1].1 >= 0.97 * (RATE - got[0].0), "{got:?}");
 }
+
+/// A consumer that asks for 60 to 75 % of its share among greedy ones loses next to nothing.
+#[test]
+fn consumers_near_their_share_lose_next_to_nothing() {
+    for (gateways, greedy) in [(1, 1), (1, 3), (1, 9), (4, 1), (4, 3), (4, 9)] {
+        for part in [0.6, 0.7, 0.75] {
+            // What is divided is 31/32 of the rate.
+            let level = RATE * 31.0 / 32.0 / (f64::from(greedy) + part);
+            let mut consumers = vec![(level * part, 1)];
+            consumers.extend((0..greedy).map(|_| (3.0 * RATE / f64::from(greedy), 1)));
+            let lost = |seed| {
+                let got = run((gateways, 0.0), seed, 65.0, &consumers)[0];
+                1.0 - got.1 / got.0
+            };
+            let lost: f64 = (0..20).map(lost).sum::<f64>() / 20.0;
+            assert!(lost <= 0.005, "{gateways} gateways, {greedy} greedy ones, {part}: {lost} is refused");
+        }
+    }
+}
