@@ -130,7 +130,7 @@ pub fn prepare<'a>(
         let (client, to) = facts.addresses(connection.peer);
         proxy::header(version, client, to)
     });
-    let may_switch = !has_body && !connection.shared && config.protocol == Protocol::Http1;
+    let may_switch = !connection.shared && config.protocol == Protocol::Http1;
     let upgrade = if may_switch { tunnel::requested_upgrade(parts) } else { None };
     let authority = config.servers[0].host();
     // Evaluated before TE is removed, which Connection names. Over HTTP/1.1 both would have to be forwarded.

@@ -73,6 +73,24 @@ impl H1Connection {
         Tunnel { stream: self.stream, received: self.read, idle }
     }
 
+    /// Sends the rest of the request body, before the protocol is switched: a server may agree as soon as it has the head.
+    ///
+    /// # Errors
+    /// If the request body is incomplete, or if the server does not take it.
+    pub(super) async fn finish_upload(&mut self) -> Result<(), H1Error> {
+        poll_fn(|context| {
+            self.poll_upload(context, None)?;
+            match self.upload {
+                UploadState::Sent => Poll::Ready(Ok(())),
+                UploadState::InProgress(_) => Poll::Pending,
+                UploadState::Aborted => Poll::Ready(Err(H1Error::InvalidResponse(
+                    "the server switched protocols and took no more of the request body",
+                ))),
+            }
+        })
+        .await
+    }
+
     /// Whether the request was sent to its end, so that the connection can be reused.
     pub(super) fn is_sent(&self) -> bool {
         matches!(self.upload, UploadState::Sent)

@@ -109,7 +109,13 @@ async fn send_h1_request(
     };
     loop {
         let result = {
-            let response = pin!(h1_connection.send_request(outgoing, Some(connection)));
+            let response = pin!(async {
+                let response = h1_connection.send_request(outgoing, Some(connection)).await?;
+                if response.upgraded {
+                    h1_connection.finish_upload().await?;
+                }
+                Ok(response)
+            });
             exchange.with_timeout(config.timeouts.response, response).await
         };
         let error = match result {

@@ -20,7 +20,7 @@ pub struct Tunnel {
     pub(crate) idle: Duration,
 }
 
-/// The protocol that a request without a body asks to switch to. HTTP/2 is excluded: it is spoken with prior knowledge only.
+/// The protocol that a request asks to switch to. HTTP/2 is excluded: it is spoken with prior knowledge only.
 pub(super) fn requested_upgrade(parts: &RequestHead) -> Option<Vec<u8>> {
     let protocol = parts.headers.only(header::UPGRADE).filter(|_| parts.version == Version::HTTP_11)?;
     let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~/".contains(b);
