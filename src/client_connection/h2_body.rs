@@ -1,6 +1,7 @@
 //! The body of a request over HTTP/2. Reading it returns flow-control window to the client.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -17,18 +18,23 @@ pub struct Http2Body {
     /// The bytes still to come, if the request has a Content-Length. The session enforces it.
     left: Option<u64>,
     ended: bool,
+    /// The first part, if it was read before anybody wanted it.
+    first: Option<Box<Result<Frame<Bytes>, RequestBodyError>>>,
 }
 
 impl Http2Body {
     /// The body on the stream `key`; `left` is its Content-Length.
     pub(crate) fn new(session: &Rc<RefCell<Session>>, key: StreamKey, left: Option<u64>) -> Self {
-        Self { session: Rc::clone(session), key, left, ended: false }
+        Self { session: Rc::clone(session), key, left, ended: false, first: None }
     }
 
     pub(crate) fn poll(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(*first));
+        }
         if self.ended {
             return Poll::Ready(None);
         }
@@ -44,7 +50,21 @@ impl Http2Body {
         })
     }
 
+    /// Waits until it is known whether there is anything in the body.
+    pub(crate) async fn begin(&mut self) {
+        while let Some(first) = poll_fn(|context| self.poll(context)).await {
+            if !first.as_ref().is_ok_and(|frame| frame.data_ref().is_some_and(Bytes::is_empty)) {
+                self.first = Some(Box::new(first));
+                return;
+            }
+        }
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
+        self.first.is_none() && self.is_read()
+    }
+
+    fn is_read(&self) -> bool {
         self.ended || self.session.borrow_mut().body_is_read(self.key)
     }
 

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header;
+use http::{Method, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use sluicegate_wire::RequestHead;
@@ -78,6 +78,19 @@ impl Body for RequestBody {
 }
 
 impl RequestBody {
+    /// Waits for the begin of a body of unknown length in a request that usually has none: HTTP/2 clients may end such a request with
+    /// an empty frame after its head, and over HTTP/1.1 it has no body then.
+    pub async fn begin(&mut self, method: &Method) {
+        let usual = [Method::POST, Method::PUT, Method::PATCH].contains(method);
+        if let Self::Http2(body) = self
+            && !usual
+            && body.left().is_none()
+            && !body.has_ended()
+        {
+            crate::boxed_future::boxed_future(|| body.begin()).await;
+        }
+    }
+
     /// Leaves the rest of the body. Over HTTP/1.1 the connection reads and discards it, in bounds, so that the client sees
     /// the response; over HTTP/2 it is read beside the response, and a long body is reset. `parts` is the head.
     pub fn drain(self, parts: &RequestHead) {

@@ -31,7 +31,7 @@ use crate::route::{NoHost, NormalPath, RouteQuery, host, is_doubtful, is_plain};
 use crate::snapshot::{Snapshot, Target};
 use crate::upstream::{self, ForwardError};
 use crate::worker_state::Deadline;
-use sluicegate_config::PathError;
+use sluicegate_config::{PathError, Protocol};
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
 
@@ -285,7 +285,10 @@ async fn respond(
                 let consumer = auth::consumer_headers(&view.snapshot.config.api_key, check, &identity);
                 let facts = context.forward_facts(route.forward, affinity, consumer);
                 let rules = |headers: &mut Headers| context.apply_header_rules(headers);
-                let body = body.take().unwrap_or(RequestBody::None);
+                let mut body = body.take().unwrap_or(RequestBody::None);
+                if upstream.config().protocol == Protocol::Http1 {
+                    body.begin(&parts.method).await;
+                }
                 upstream::prepare(context.exchange(), upstream, &facts, parts, body, rules)
             };
             let result = match outgoing {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use http::{HeaderName, StatusCode, Version, header};
+use http::{HeaderName, Method, StatusCode, Version, header};
 
 use super::body::Response;
 use super::endpoints::{Tried, Upstream};
@@ -234,6 +234,12 @@ fn rewrite(
     overrides: bool,
 ) {
     headers::request(connection, &mut parts.headers, parts.target.authority(), has_body, trusted, overrides);
+    if !has_body
+        && [Method::POST, Method::PUT, Method::PATCH].contains(&parts.method)
+        && !parts.headers.contains_key(header::CONTENT_LENGTH)
+    {
+        parts.headers.append(header::CONTENT_LENGTH, "0"); // RFC 9110 §8.6: servers expect one
+    }
     if !parts.headers.contains_key(header::HOST) {
         // HTTP/1.0 requests may lack a host, HTTP/1.1 requests may not.
         parts.headers.append(header::HOST, authority);

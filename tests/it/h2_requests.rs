@@ -248,3 +248,39 @@ fn a_client_that_does_not_read_blocks_no_other() {
     });
     assert_eq!((last.is_some(), came), (true, LENGTH));
 }
+
+/// Over HTTP/1.1 a request without a body has no framing of one, or a length of zero where servers expect a body, whether the client
+/// ends it with its head or with an empty frame later.
+#[test]
+fn requests_without_a_body_have_none_for_the_upstream() {
+    let (upstream, gateway) = echo();
+    for method in ["GET", "HEAD", "DELETE", "OPTIONS", "POST", "PUT", "PATCH"] {
+        let expects = ["POST", "PUT", "PATCH"].contains(&method);
+        let framing = || {
+            let head = upstream.last().head;
+            (head.one("content-length").map(str::to_owned), head.one("transfer-encoding").map(str::to_owned))
+        };
+        let mut h2 = H2::connect(gateway.edge);
+        h2.send(frame(HEADERS, END | END_HEADERS, 1, &block(&pseudo(method, "/"))));
+        assert_eq!(h2.end(1), End::Status(200), "{method}");
+        assert_eq!(framing(), (expects.then(|| "0".to_owned()), None), "{method}");
+        if expects {
+            continue;
+        }
+        h2.send(frame(HEADERS, END_HEADERS, 3, &block(&pseudo(method, "/"))));
+        h2.send(frame(DATA, 0, 3, b""));
+        h2.send(frame(DATA, END, 3, b""));
+        assert_eq!(h2.end(3), End::Status(200), "{method}, later");
+        assert_eq!(framing(), (None, None), "{method}, later");
+        // A body after all.
+        h2.send(frame(HEADERS, END_HEADERS, 5, &block(&pseudo(method, "/"))));
+        h2.send(frame(DATA, 0, 5, b"bo"));
+        h2.send(frame(DATA, END, 5, b"dy"));
+        assert_eq!(h2.end(5), End::Status(200), "{method}, with a body");
+        assert_eq!(
+            (upstream.last().body, framing().1.as_deref()),
+            (b"body".to_vec(), Some("chunked")),
+            "{method}"
+        );
+    }
+}
