@@ -56,6 +56,8 @@ pub(super) struct H1Body {
     keep_alive: bool,
     pool: Rc<Pool>,
     now: u64,
+    /// For how many milliseconds the connection is kept afterwards.
+    kept: u64,
 }
 
 /// Why a response is incomplete. The connection of the client is closed, so that it does not take the response for complete.
@@ -124,11 +126,11 @@ impl Body {
         response: &mut h1::Response,
         h1_connection: Box<H1Connection>,
         pool: Rc<Pool>,
-        now: u64,
+        (now, kept): (u64, u64),
     ) -> Self {
         let decoder = std::mem::replace(&mut response.body, BodyDecoder::Ended);
         let keep_alive = response.keep_alive;
-        let mut h1_body = H1Body { decoder, h1_connection: Some(h1_connection), keep_alive, pool, now };
+        let mut h1_body = H1Body { decoder, h1_connection: Some(h1_connection), keep_alive, pool, now, kept };
         if h1_body.decoder == BodyDecoder::Ended {
             h1_body.release_connection();
             return Self::empty();
@@ -308,6 +310,6 @@ impl H1Body {
             return self.pool.unsolicited(self.now);
         }
         h1_connection.read = BytesMut::new(); // an idle connection holds no buffer
-        self.pool.keep(h1_connection, self.now);
+        self.pool.keep(h1_connection, self.now, self.kept);
     }
 }

@@ -114,7 +114,7 @@ impl Upstream {
     pub fn reap(&self, now: u64) {
         self.update_endpoints();
         for endpoint in &self.set.borrow().endpoints {
-            endpoint.server.reap(now, self.config().timeouts.idle);
+            endpoint.server.reap(now, self.config().timeouts.keep_alive);
         }
     }
 

@@ -152,7 +152,17 @@ pub fn prepare<'a>(
     header_rules(&mut parts.headers);
     exchange.set_idle(config.timeouts.idle);
     let (body, upload) = has_body
-        .then(|| UploadBody::new(body, policy.max_body, exchange, &parts.headers, facts.underscores, config))
+        .then(|| {
+            let keeps = config.retries.all_methods && config.protocol == Protocol::Http1;
+            UploadBody::new(
+                body,
+                (policy.max_body, keeps),
+                exchange,
+                &parts.headers,
+                facts.underscores,
+                config,
+            )
+        })
         .unzip();
     Ok(Outgoing {
         head: parts,
@@ -162,11 +172,12 @@ pub fn prepare<'a>(
         affinity: facts.affinity,
         preamble,
         max_head: config.max_head,
+        all_methods: config.retries.all_methods,
     })
 }
 
-/// Sends the request to an endpoint, and to others while that is safe: if nothing was sent, or if the request is idempotent and
-/// no byte of a response was received.
+/// Sends the request to an endpoint, and to others while that is safe: if nothing was sent, or if no byte of a response was received
+/// and the request is idempotent, or the configuration allows it for all.
 async fn attempt(
     exchange: &Exchange,
     upstream: &Upstream,

@@ -19,6 +19,7 @@ use super::headers::strip_hop_by_hop;
 use super::outgoing::Outgoing;
 use super::request_writer::{RequestWriter, WriteAborted};
 use super::tunnel::Tunnel;
+use super::upload::UploadBody;
 use crate::client_connection::Connection;
 use crate::worker_state::Buffers;
 
@@ -31,6 +32,8 @@ pub(super) struct H1Connection {
     /// Bytes that were received and are not decoded yet.
     pub(super) read: BytesMut,
     upload: UploadState,
+    /// The body that was sent, if it may have to be sent again.
+    sent: Option<Box<UploadBody>>,
 }
 
 /// The state of the request.
@@ -60,7 +63,7 @@ pub(super) enum H1Error {
 impl H1Connection {
     /// A new connection. It is boxed once, because every request moves it from the pool to the response and back.
     pub(super) fn new(stream: ServerStream) -> Box<Self> {
-        Box::new(Self { stream, read: BytesMut::new(), upload: UploadState::Sent })
+        Box::new(Self { stream, read: BytesMut::new(), upload: UploadState::Sent, sent: None })
     }
 
     /// The state of the connection while it is idle.
@@ -91,6 +94,14 @@ impl H1Connection {
         .await
     }
 
+    /// The whole body of a request that was not answered, if it was kept.
+    pub(super) fn take_body(&mut self) -> Option<UploadBody> {
+        if let UploadState::InProgress(writer) = std::mem::replace(&mut self.upload, UploadState::Aborted) {
+            return writer.into_body().rewound();
+        }
+        self.sent.take()?.rewound()
+    }
+
     /// Whether the request was sent to its end, so that the connection can be reused.
     pub(super) fn is_sent(&self) -> bool {
         matches!(self.upload, UploadState::Sent)
@@ -109,15 +120,21 @@ impl H1Connection {
         match writer.poll(&mut self.stream, context) {
             Poll::Pending => return Ok(()),
             Poll::Ready(Ok(out)) => {
-                self.upload = UploadState::Sent;
+                self.end_upload(UploadState::Sent);
                 if let Some(buffers) = buffers {
                     buffers.return_write_buffer(out);
                 }
             }
-            Poll::Ready(Err(WriteAborted::Server)) => self.upload = UploadState::Aborted,
+            Poll::Ready(Err(WriteAborted::Server)) => self.end_upload(UploadState::Aborted),
             Poll::Ready(Err(WriteAborted::Client)) => return Err(H1Error::Upload),
         }
         Ok(())
+    }
+
+    fn end_upload(&mut self, end: UploadState) {
+        if let UploadState::InProgress(writer) = std::mem::replace(&mut self.upload, end) {
+            self.sent = writer.into_body().if_kept();
+        }
     }
 
     /// Sends a request and waits for the head of its response; interim responses are passed to `client`. The body is taken out
@@ -150,7 +167,10 @@ impl H1Connection {
         };
         loop {
             match decoder.decode(&mut self.read).map_err(H1Error::InvalidResponse)? {
-                Some(ResponseHead::Final(response)) => return Ok(response),
+                Some(ResponseHead::Final(response)) => {
+                    self.sent = None;
+                    return Ok(response);
+                }
                 Some(ResponseHead::Interim(status, mut headers)) => {
                     // The gateway sends 100 (Continue) itself.
                     if let Some(client) = client.filter(|_| status != StatusCode::CONTINUE) {

@@ -9,7 +9,7 @@ use sluicegate_wire::RequestHead;
 /// A request as it is sent to the upstream.
 pub struct Outgoing<'a> {
     pub(super) head: &'a RequestHead,
-    /// The body; `None` if there is none, or if a part of it may have been sent.
+    /// The body; `None` if there is none, or if a part of it may have been sent and was not kept.
     pub(super) body: Option<UploadBody>,
     /// The state of the body, if there is one.
     pub(super) upload: Option<Rc<Upload>>,
@@ -21,6 +21,8 @@ pub struct Outgoing<'a> {
     pub(super) preamble: proxy::Header,
     /// The longest head of its response, in bytes.
     pub(super) max_head: usize,
+    /// Whether it may be sent again although it is not idempotent.
+    pub(super) all_methods: bool,
 }
 
 /// The longest head of a response to a request of the gateway itself.
@@ -37,12 +39,14 @@ impl<'a> Outgoing<'a> {
             affinity: None,
             preamble: proxy::Header::new(),
             max_head: MAX_HEAD,
+            all_methods: false,
         }
     }
 
-    /// Whether it may be sent again if no byte of a response was received: it is idempotent, and none of its body was sent.
+    /// Whether it may be sent again if no byte of a response was received: it is idempotent, or the configuration allows it, and its
+    /// whole body is still there.
     pub(super) fn is_repeatable(&self) -> bool {
-        self.head.method.is_idempotent() && self.is_whole()
+        (self.all_methods || self.head.method.is_idempotent()) && self.is_whole()
     }
 
     /// The error if no response was received in time.
@@ -55,7 +59,7 @@ impl<'a> Outgoing<'a> {
         self.upload.as_ref().and_then(|upload| upload.client_error())
     }
 
-    /// Whether none of its body was sent.
+    /// Whether the whole body is still there.
     pub(super) fn is_whole(&self) -> bool {
         self.upload.is_none() || self.body.is_some()
     }

@@ -4,7 +4,6 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::connect::IdleState;
 use super::endpoint_state::EndpointState;
@@ -25,8 +24,8 @@ pub(super) struct Pool {
 
 struct Idle {
     h1_connection: Box<H1Connection>,
-    /// When it became idle, in the worker's milliseconds.
-    since: u64,
+    /// When it is not used any more, in the worker's milliseconds.
+    until: u64,
 }
 
 impl Pool {
@@ -42,7 +41,10 @@ impl Pool {
     /// Takes an idle connection that is open and silent, if there is one. `now` is in the worker's milliseconds, here and below.
     pub(super) fn take(&self, now: u64) -> Option<Box<H1Connection>> {
         loop {
-            let mut h1_connection = self.idle.borrow_mut().pop()?.h1_connection;
+            let Idle { mut h1_connection, until } = self.idle.borrow_mut().pop()?;
+            if now >= until {
+                continue;
+            }
             match h1_connection.idle_state() {
                 IdleState::Silent if self.endpoint.keeps_connections(now) => return Some(h1_connection),
                 IdleState::Silent => {}
@@ -55,23 +57,22 @@ impl Pool {
         }
     }
 
-    /// Adds a connection that becomes idle.
-    pub(super) fn keep(&self, h1_connection: Box<H1Connection>, now: u64) {
+    /// Adds a connection that becomes idle, for so many milliseconds.
+    pub(super) fn keep(&self, h1_connection: Box<H1Connection>, now: u64, millis: u64) {
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < MOST_IDLE && self.endpoint.keeps_connections(now) {
-            idle.push(Idle { h1_connection, since: now });
+        if millis > 0 && idle.len() < MOST_IDLE && self.endpoint.keeps_connections(now) {
+            idle.push(Idle { h1_connection, until: now.saturating_add(millis) });
         }
     }
 
-    /// Drops connections that were not used for `idle`, that are closed, or on which unsolicited bytes arrived.
-    pub(super) fn reap(&self, now: u64, idle: Duration) {
-        let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
+    /// Drops connections whose time is over, that are closed, or on which unsolicited bytes arrived.
+    pub(super) fn reap(&self, now: u64) {
         let is_kept = self.endpoint.keeps_connections(now);
         let mut unsolicited = 0;
         self.idle.borrow_mut().retain_mut(|kept| {
             let state = kept.h1_connection.idle_state();
             unsolicited += u32::from(state == IdleState::Unsolicited);
-            is_kept && state == IdleState::Silent && now.saturating_sub(kept.since) < idle
+            is_kept && state == IdleState::Silent && now < kept.until
         });
         (0..unsolicited).for_each(|_| self.unsolicited(now));
     }

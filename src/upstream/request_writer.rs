@@ -35,6 +35,11 @@ impl RequestWriter {
         Self { body, upload, encoder: MessageEncoder::new(head, framing) }
     }
 
+    /// The body, of which a part may have been written.
+    pub(super) fn into_body(self) -> UploadBody {
+        self.body
+    }
+
     /// Writes what is available of the body. Ready with the buffer when the request is complete.
     pub(super) fn poll(
         &mut self,

@@ -52,7 +52,7 @@ impl Server {
 
     /// Drops idle connections that are old or closed. `now` is in the worker's milliseconds.
     pub(super) fn reap(&self, now: u64, idle: Duration) {
-        self.pool.reap(now, idle);
+        self.pool.reap(now);
         if let Some(h2_pool) = &self.h2_pool {
             h2_pool.reap(now, idle);
         }
@@ -128,13 +128,19 @@ async fn send_h1_request(
                 let now = connection.worker.deadlines.now();
                 let body = match response.upgraded {
                     true => Body::switched(*h1_connection, config.timeouts.tunnel),
-                    false => Body::h1_body(&mut response, h1_connection, Rc::clone(&server.pool), now),
+                    false => {
+                        let kept = kept_millis(config.timeouts.keep_alive, response.keep_alive_seconds);
+                        Body::h1_body(&mut response, h1_connection, Rc::clone(&server.pool), (now, kept))
+                    }
                 };
                 return Ok(Response { status: response.status, headers: response.headers, body });
             }
             Some(Err(error)) => error,
         };
         let is_unanswered = matches!(error, H1Error::NoResponse(_));
+        if is_unanswered && outgoing.body.is_none() {
+            outgoing.body = h1_connection.take_body();
+        }
         if is_unanswered && is_reused && outgoing.is_repeatable() {
             let (request, authority) = (exchange.id().as_str(), &server.address.authority);
             tracing::debug!(
@@ -153,6 +159,16 @@ async fn send_h1_request(
             });
         }
     }
+}
+
+/// For how many milliseconds a connection is kept without a request: less than the server keeps it, so that it is not closed while a
+/// request is on its way. The margin is a second, or half of a shorter time.
+fn kept_millis(config: Duration, seconds: Option<u64>) -> u64 {
+    let most = u64::try_from(config.as_millis()).unwrap_or(u64::MAX);
+    seconds.map_or(most, |seconds| {
+        let millis = seconds.saturating_mul(1_000);
+        most.min(millis - (millis / 2).min(1_000))
+    })
 }
 
 /// A new connection, which begins with the preamble of the request.

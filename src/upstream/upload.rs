@@ -20,7 +20,19 @@ use sluicegate_config::UpstreamConfig;
 use sluicegate_wire::Headers;
 
 /// A request body with its state; `None` if the request has no body.
-pub(super) struct UploadBody(Option<(RequestBody, Rc<Upload>)>);
+pub(super) struct UploadBody(Option<(RequestBody, Rc<Upload>, Option<Kept>)>);
+
+/// The most bytes of a body that are kept until the response begins, so that they can be sent again.
+const MOST_KEPT: usize = 64 << 10;
+
+/// What was sent of a body that may be sent again.
+#[derive(Default)]
+struct Kept {
+    sent: Vec<Bytes>,
+    /// The part of it that is to be sent again, from its end.
+    again: Vec<Bytes>,
+    length: usize,
+}
 
 /// The state of a request body.
 pub(crate) struct Upload {
@@ -137,10 +149,11 @@ impl UploadBody {
         Self(None)
     }
 
-    /// A body of at most `max` bytes, and its state, which the exchange counts.
+    /// A body of at most `max` bytes, and its state, which the exchange counts. With `keeps`, a short one is kept until the response
+    /// begins.
     pub(super) fn new(
         body: RequestBody,
-        max: Option<u64>,
+        (max, keeps): (Option<u64>, bool),
         exchange: &Exchange,
         head: &Headers,
         underscores: &Underscores,
@@ -163,7 +176,22 @@ impl UploadBody {
             idle_timeout: config.timeouts.idle,
         });
         exchange.set_upload(&state);
-        (Self(Some((body, Rc::clone(&state)))), state)
+        (Self(Some((body, Rc::clone(&state), keeps.then(Kept::default)))), state)
+    }
+
+    /// The body, if it may have to be sent again.
+    pub(super) fn if_kept(self) -> Option<Box<Self>> {
+        let (_, state, kept) = self.0.as_ref()?;
+        (kept.is_some() && !state.answered.get()).then(|| Box::new(self))
+    }
+
+    /// The body from its begin, if all that was sent of it was kept.
+    pub(super) fn rewound(mut self) -> Option<Self> {
+        let (_, state, kept) = self.0.as_mut()?;
+        let kept = kept.as_mut().filter(|_| state.failed.get().is_none())?;
+        kept.sent.reverse();
+        kept.again.append(&mut kept.sent);
+        Some(self)
     }
 }
 
@@ -175,13 +203,19 @@ impl http_body::Body for UploadBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
-        let Self(Some((body, state))) = &mut *self else { return Poll::Ready(None) };
+        let Self(Some((body, state, kept))) = &mut *self else { return Poll::Ready(None) };
         let failed = |why| {
             state.failed.set(Some(why));
             Poll::Ready(Some(Err(UploadError::new())))
         };
         if state.is_cancelled.get() || state.failed.get().is_some() {
             return Poll::Ready(Some(Err(UploadError::new())));
+        }
+        if let Some(kept) = kept
+            && let Some(again) = kept.again.pop()
+        {
+            kept.sent.push(again.clone());
+            return Poll::Ready(Some(Ok(Frame::data(again))));
         }
         let polled = Pin::new(&mut *body).poll_frame(context);
         let waited = state.awaits_client.replace(polled.is_pending());
@@ -199,6 +233,13 @@ impl http_body::Body for UploadBody {
                         state.ended.set(true);
                         return Poll::Ready(None);
                     }
+                }
+                match (kept.as_mut(), frame.data_ref()) {
+                    (Some(all), Some(data)) if all.length + data.len() <= MOST_KEPT => {
+                        all.length += data.len();
+                        all.sent.push(data.clone());
+                    }
+                    _ => *kept = None, // it is too long, or ends with trailers
                 }
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 let Some(left) = state.max_left.get().checked_sub(length) else {
@@ -219,10 +260,15 @@ impl http_body::Body for UploadBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(|(body, _)| body.is_end_stream())
+        self.0.as_ref().is_none_or(|(body, _, kept)| {
+            body.is_end_stream() && kept.as_ref().is_none_or(|kept| kept.again.is_empty())
+        })
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), |(body, _)| body.size_hint())
+        let Some((body, _, kept)) = &self.0 else { return SizeHint::with_exact(0) };
+        let hint = body.size_hint();
+        let again: u64 = kept.iter().flat_map(|kept| &kept.again).map(|bytes| bytes.len() as u64).sum();
+        hint.exact().map_or(hint, |left| SizeHint::with_exact(left + again))
     }
 }

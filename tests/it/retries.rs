@@ -1,8 +1,9 @@
 //! Which requests are sent again to another server, and which are not: nothing is done twice that was requested once.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::harness::{Behavior, Gateway, Load, ReservedPort, Server, Setup, until};
+use crate::harness::{Behavior, Gateway, Load, ReservedPort, Server, Setup, Upstream, sleep, until};
 
 /// The servers `{0}` and `{1}`, one after another; none is ever out.
 fn two(fields: &str) -> String {
@@ -35,6 +36,77 @@ fn requests_that_were_not_sent_are_sent_to_another_server() {
     assert_eq!((bodies.len(), server.requests()), (2, 6));
     let answered = [("upstream", "api"), ("outcome", "answered")];
     assert_eq!(gateway.metric("sluicegate_upstream_requests_total", &answered), 6.0);
+}
+
+/// With `unsafe: true` also what is not idempotent is sent again, with its body if that is short: to another server, and to the same one if a
+/// kept connection has ended.
+#[test]
+fn unsafe_requests_are_repeated_where_that_is_allowed() {
+    let long = "x".repeat(70_000);
+    for (method, body, expected) in [
+        ("GET", "", 200),
+        ("POST", "", 200),
+        ("POST", "body", 200),
+        ("PUT", "body", 200),
+        ("PATCH", "body", 200),
+        ("POST", &long, 502),
+    ] {
+        let (servers, setup) = Server::several(2);
+        servers[0].behave(Behavior::Disconnects);
+        let gateway = setup.workers(1).start(&two(", retries: {attempts: 1, unsafe: true}"));
+        let mut client = gateway.client();
+        client.request(method, "/", &[("content-length", &body.len().to_string())]).send(body);
+        assert_eq!(client.response().status, expected, "{method}, {} bytes", body.len());
+        if expected == 200 {
+            assert_eq!(servers[1].upstream.last().body, body.as_bytes(), "{method}");
+        }
+        // One server, which closes a connection when its second request comes.
+        let server = Upstream::scripted({
+            let count = AtomicUsize::new(0);
+            move |exchange| match count.fetch_add(1, Ordering::SeqCst) {
+                1 => {
+                    let _ = exchange.body();
+                    exchange.close();
+                }
+                _ => exchange.answer(200, &[], b"done"),
+            }
+        });
+        let file = "upstreams: {api: {servers: [\"http://{upstream}\"], retries: {unsafe: true}}}\n\
+                    routes: [{name: api, upstream: api}]\n";
+        let gateway = Setup::default().workers(1).upstream(&server).start(file);
+        let mut client = gateway.client();
+        assert_eq!(client.get("/").status, 200);
+        client.request(method, "/", &[("content-length", &body.len().to_string())]).send(body);
+        assert_eq!(client.response().status, expected, "{method}, {} bytes", body.len());
+        if expected == 200 {
+            assert_eq!((server.last().body, server.connections()), (body.as_bytes().to_vec(), 2), "{method}");
+        }
+    }
+}
+
+/// A server says for how long it keeps a connection; the gateway does not use it for the last second of that.
+#[test]
+fn a_connection_is_not_used_when_its_server_is_about_to_close_it() {
+    for (says, config, kept) in [
+        ("timeout=2", "", false),
+        ("max=5, Timeout=2", "", false),
+        ("timeout=0", "", false),
+        ("timeout=9", "", true),
+        ("max=5", "", true),
+        ("timeout=9", ", timeouts: {keep_alive: 500ms}", false),
+        ("max=5", ", timeouts: {idle: 500ms}", true),
+    ] {
+        let server =
+            Upstream::scripted(move |exchange| exchange.answer(200, &[("keep-alive", says)], b"done"));
+        let file = format!(
+            "upstreams: {{api: {{servers: [\"http://{{upstream}}\"]{config}}}}}\nroutes: [{{name: api, upstream: api}}]\n"
+        );
+        let gateway = Setup::default().workers(1).upstream(&server).start(&file);
+        assert_eq!(gateway.get("/").status, 200);
+        sleep(Duration::from_millis(1_100));
+        assert_eq!(gateway.get("/").status, 200);
+        assert_eq!(server.connections(), if kept { 1 } else { 2 }, "{says}{config}");
+    }
 }
 
 /// What was sent and not answered is sent again only if that changes nothing: never with a body, never a POST.

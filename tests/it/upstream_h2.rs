@@ -96,7 +96,7 @@ fn a_server_that_allows_few_streams_gets_more_connections() {
             call.answer(200, "done");
         }
     });
-    let gateway = with_timeouts(&upstream, "response: 20s, idle: 2s");
+    let gateway = with_timeouts(&upstream, "response: 20s, keep_alive: 2s");
     std::thread::scope(|scope| {
         let all: Vec<_> = (0..20).map(|_| scope.spawn(|| gateway.get("/").status)).collect();
         until("all are there at once", || (upstream.seen().len() == 20).then_some(()));

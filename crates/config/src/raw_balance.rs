@@ -88,6 +88,9 @@ mapping! {
         /// The maximum ratio of retries to requests. Default: 20%.
         #[schemars(with = "Option<hints::Share>")]
         budget: RawText,
+        /// Whether requests are also sent again that are not idempotent, such as POST, if the connection ended before any byte of an
+        /// answer: the server may then act on them twice. Default: false.
+        all_methods = "unsafe": bool,
     }
 }
 

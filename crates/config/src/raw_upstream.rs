@@ -93,9 +93,12 @@ mapping! {
         /// The timeout for the head of the response after the request was sent. Default: 30s.
         #[schemars(with = "Option<hints::Duration>")]
         response: RawText,
-        /// The timeout for the next bytes of a response, and for idle connections. Default: 60s.
+        /// The timeout for the next bytes of a response. Default: 60s.
         #[schemars(with = "Option<hints::Duration>")]
         idle: RawText,
+        /// How long a connection without a request is kept; a server that says `Keep-Alive: timeout=N` shortens it. Default: 60s.
+        #[schemars(with = "Option<hints::Duration>")]
+        keep_alive: RawText,
         /// The timeout for the next bytes of an upgraded connection, such as a WebSocket, in either direction.
         /// Default: 1h.
         #[schemars(with = "Option<hints::Duration>")]

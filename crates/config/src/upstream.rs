@@ -63,9 +63,12 @@ pub struct UpstreamTimeouts {
     /// For the head of an answer.
     #[serde(serialize_with = "seconds")]
     pub response: Duration,
-    /// For the next bytes, and for the next request on a kept connection.
+    /// For the next bytes.
     #[serde(serialize_with = "seconds")]
     pub idle: Duration,
+    /// For the next request on a kept connection.
+    #[serde(serialize_with = "seconds")]
+    pub keep_alive: Duration,
     /// For the next bytes of a tunnel, in either direction.
     #[serde(serialize_with = "seconds")]
     pub tunnel: Duration,
@@ -219,6 +222,9 @@ pub struct RetryConfig {
     /// Retries for a hundred requests.
     #[serde(serialize_with = "percent")]
     pub budget: u32,
+    /// Also requests that are not idempotent.
+    #[serde(rename = "unsafe")]
+    pub all_methods: bool,
 }
 
 impl Serialize for ServerConfig {

@@ -133,14 +133,15 @@ pub(super) fn ejection(raw: &RawUpstream, report: &mut Report) -> Option<Option<
 }
 
 pub(super) fn retries(raw: &RawUpstream, report: &mut Report) -> Option<RetryConfig> {
-    let usual = RetryConfig { attempts: 1, budget: 20 };
+    let usual = RetryConfig { attempts: 1, budget: 20, all_methods: false };
     let Some(retries) = &raw.retries else {
         return (!raw.wrong.contains(&"retries")).then_some(usual);
     };
     let raw = &retries.value.0;
     let attempts = count(raw.attempts.as_ref(), "attempts", usual.attempts, 0..=10, report);
     let budget = percent(raw.budget.as_ref(), "budget", 20, 100, report);
-    Some(RetryConfig { attempts: attempts?, budget: u32::from(budget?) })
+    let all_methods = raw.all_methods.as_ref().is_some_and(|all| all.value);
+    Some(RetryConfig { attempts: attempts?, budget: u32::from(budget?), all_methods })
 }
 
 /// Requests that a server has at once, and those that wait.

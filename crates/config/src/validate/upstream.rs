@@ -70,6 +70,7 @@ pub(super) fn upstream(
     let connect = timeout(timeouts.and_then(|t| t.connect.as_ref()), Duration::from_secs(1));
     let response = timeout(timeouts.and_then(|t| t.response.as_ref()), Duration::from_secs(30));
     let idle = timeout(timeouts.and_then(|t| t.idle.as_ref()), Duration::from_secs(60));
+    let keep_alive = timeout(timeouts.and_then(|t| t.keep_alive.as_ref()), Duration::from_secs(60));
     let tunnel = timeout(timeouts.and_then(|t| t.tunnel.as_ref()), Duration::from_secs(3_600));
     let Transport { protocol, tls, proxy_protocol } = transport;
     // `None` is a mistake, `Some(None)` a field that is not there.
@@ -88,7 +89,13 @@ pub(super) fn upstream(
         servers: servers?,
         balance: balance?,
         resolve: resolve?,
-        timeouts: UpstreamTimeouts { connect: connect?, response: response?, idle: idle?, tunnel: tunnel? },
+        timeouts: UpstreamTimeouts {
+            connect: connect?,
+            response: response?,
+            idle: idle?,
+            keep_alive: keep_alive?,
+            tunnel: tunnel?,
+        },
         protocol,
         tls,
         proxy_protocol,

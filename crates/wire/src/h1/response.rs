@@ -17,6 +17,9 @@ const MAX_FIELDS: usize = 1024;
 /// The fields that frame a message.
 static FRAMING: NameFilter = NameFilter::of(&[b"content-length", b"transfer-encoding"]);
 
+/// The fields that say whether and for how long the connection is kept.
+static PERSISTENCE: NameFilter = NameFilter::of(&[b"connection", b"keep-alive"]);
+
 /// A response.
 pub struct Response {
     /// The status, within 100 to 599.
@@ -27,6 +30,8 @@ pub struct Response {
     pub body: BodyDecoder,
     /// The connection can carry another request after this response.
     pub keep_alive: bool,
+    /// The seconds for which the server keeps the connection without a request, if it says so in Keep-Alive.
+    pub keep_alive_seconds: Option<u64>,
     /// The connection speaks the requested protocol from here on.
     pub upgraded: bool,
 }
@@ -92,17 +97,25 @@ impl ResponseDecoder<'_> {
                 headers,
                 body: BodyDecoder::Ended,
                 keep_alive: false,
+                keep_alive_seconds: None,
                 upgraded: true,
             });
         }
         let body = response_body(status, is_http10, &mut headers, self.method)?;
-        let (mut closes, mut keeps) = (false, !is_http10);
-        for word in headers.get_all("connection").flat_map(|line| line.split(|b| *b == b',')) {
-            closes |= word.trim_ascii().eq_ignore_ascii_case(b"close");
-            keeps |= word.trim_ascii().eq_ignore_ascii_case(b"keep-alive");
+        let (mut closes, mut keeps, mut keep_alive_seconds) = (false, !is_http10, None);
+        for (name, line) in headers.matching(&PERSISTENCE) {
+            for word in line.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
+                match name {
+                    b"connection" => {
+                        closes |= word.eq_ignore_ascii_case(b"close");
+                        keeps |= word.eq_ignore_ascii_case(b"keep-alive");
+                    }
+                    _ => keep_alive_seconds = timeout_of(word).or(keep_alive_seconds),
+                }
+            }
         }
         let keep_alive = keeps && !closes && body != BodyDecoder::UntilClose;
-        Ok(Response { status, headers, body, keep_alive, upgraded: false })
+        Ok(Response { status, headers, body, keep_alive, keep_alive_seconds, upgraded: false })
     }
 }
 
@@ -185,6 +198,12 @@ pub fn response_body(
         Some(0) => BodyDecoder::Ended,
         Some(length) => BodyDecoder::Length(length),
     })
+}
+
+/// The seconds of `timeout=5` in Keep-Alive.
+fn timeout_of(word: &[u8]) -> Option<u64> {
+    let (name, value) = word.split_at_checked(8)?;
+    if name.eq_ignore_ascii_case(b"timeout=") { read_decimal(value) } else { None }
 }
 
 /// Whether a response switches to this protocol.
