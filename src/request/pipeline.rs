@@ -27,7 +27,7 @@ use crate::request::verdict::{Evaluated, Matched, Origin};
 use crate::request::{RequestContext, Response, Services, View};
 use crate::respond::{self, LocalError, RateLimitHeaders};
 use crate::rewrite::{Unwritable, with_path};
-use crate::route::{NoHost, NormalPath, RouteQuery, host, is_doubtful, is_plain};
+use crate::route::{NoHost, NormalPath, RouteQuery, host, is_doubtful, is_plain, prefer_target};
 use crate::snapshot::{Snapshot, Target};
 use crate::upstream::{self, ForwardError};
 use crate::worker_state::Deadline;
@@ -202,6 +202,7 @@ pub async fn serve(
     let view = services.view();
     let now = connection.worker.clock().now();
     view.snapshot.underscores.clean(&mut parts.headers);
+    prefer_target(parts);
     let mut context = RequestContext::new(connection, deadline, &view, now, Some(parts));
     let mut body = Some(body);
     let answered = {

@@ -28,6 +28,26 @@ pub fn host(parts: &RequestHead) -> Result<Cow<'_, str>, NoHost> {
     named(line, parts.target.authority(), parts.version)
 }
 
+/// The host that a target in absolute form names is that of the request, whatever Host says (RFC 9112 §3.2.2): Host is replaced, unless it
+/// is malformed itself.
+#[inline]
+pub fn prefer_target(parts: &mut RequestHead) {
+    if parts.target.authority().is_some() && parts.version != Version::HTTP_2 {
+        replace_host(parts);
+    }
+}
+
+#[cold]
+fn replace_host(parts: &mut RequestHead) {
+    let RequestHead { target, headers, .. } = parts;
+    let is_valid = |name: &[u8]| host_name(name).is_some();
+    if let Some(authority) = target.authority().filter(|name| is_valid(name.as_bytes()))
+        && headers.only(http::header::HOST).is_some_and(is_valid)
+    {
+        headers.insert(http::header::HOST, authority);
+    }
+}
+
 /// The host according to the Host header and the authority of the target.
 fn named<'a>(
     line: Option<&'a [u8]>,

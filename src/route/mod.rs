@@ -15,7 +15,7 @@ mod tree;
 
 pub(crate) use coverage::warn_of_unreachable;
 pub use encoded_slash::NormalPath;
-pub use host::{NoHost, host};
+pub use host::{NoHost, host, prefer_target};
 pub use lax_match::LaxMatch;
 pub use misses::Misses;
 pub use path_variants::{folded, is_doubtful, is_plain};

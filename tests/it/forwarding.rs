@@ -291,7 +291,7 @@ fn a_kept_upstream_connection_ends_when_it_is_idle() {
     let upstream = echo();
     let gateway = Gateway::before(
         &upstream,
-        "upstreams: {api: {servers: [\"http://{upstream}\"], timeouts: {idle: 2s}}}\n\
+        "upstreams: {api: {servers: [\"http://{upstream}\"], timeouts: {keep_alive: 2s}}}\n\
          routes: [{name: api, match: {path: /*}, upstream: api}]\n",
     );
     let watch = Stopwatch::start();

@@ -100,7 +100,7 @@ fn a_malformed_line_is_400() {
             b"GET / HTTP/1.1\nHost: a\n\n".to_vec(),
             b"GET / HTTP/1.1\r\nHost: a\n\r\n".to_vec(),
             b"GET / HTTP/1.1\r\nHost: a\r\n\n".to_vec(),
-            b"\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
+            [b"\r\n".repeat(9), b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()].concat(),
             b"\nGET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
             b"\rGET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
             b" GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
@@ -166,7 +166,8 @@ fn a_request_without_exactly_one_host_is_400() {
         "GET / HTTP/1.1\r\nHost: a:8x\r\n",
         "GET / HTTP/1.1\r\nHost: [::1\r\n",
         "GET / HTTP/1.1\r\nHost: http://a\r\n",
-        "GET http://a/ HTTP/1.1\r\nHost: b\r\n",
+        "GET http://a/ HTTP/1.1\r\nHost: b\r\nHost: a\r\n",
+        "GET http://a/ HTTP/1.1\r\nHost: b/x\r\n",
         "GET http://user:pass@a/ HTTP/1.1\r\nHost: a\r\n",
         "GET http://user@a/ HTTP/1.1\r\nHost: user@a\r\n",
     ] {
@@ -293,4 +294,18 @@ fn a_malformed_request_behind_a_good_one_is_refused() {
 fn an_expectation_that_is_not_met_is_417() {
     let of = |value: &str| format!("GET / HTTP/1.1\r\nHost: a\r\nExpect: {value}\r\n\r\n");
     all_refused(417, &[of("200-ok"), of("100-continue, more"), of("")]);
+}
+
+/// Some clients send empty lines before a request (RFC 9112 §2.2).
+#[test]
+fn empty_lines_before_a_request_are_skipped() {
+    let upstream = Upstream::answering("done");
+    let gateway = Gateway::before(&upstream, FORWARD_ALL);
+    for lines in [1, 2, 3, 8] {
+        let mut client = gateway.client();
+        for _ in 0..2 {
+            client.send("\r\n".repeat(lines) + "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(client.response().status, 200, "{lines}");
+        }
+    }
 }

@@ -2,7 +2,8 @@
 //! no upstream sees the request.
 
 use crate::harness::h2::{
-    DATA, END, END_HEADERS, End, H2, HEADERS, PROTOCOL_ERROR, WINDOW_UPDATE, block, frame, get, post, pseudo,
+    CONTINUATION, DATA, END, END_HEADERS, End, H2, HEADERS, PROTOCOL_ERROR, WINDOW_UPDATE, block, frame, get,
+    post, pseudo,
 };
 use crate::harness::{Gateway, Upstream, deadline};
 
@@ -283,4 +284,19 @@ fn requests_without_a_body_have_none_for_the_upstream() {
             "{method}"
         );
     }
+}
+
+/// A small head in many small frames is no flood.
+#[test]
+fn a_small_head_may_come_in_many_frames() {
+    let (_upstream, gateway) = echo();
+    let head = block(&pseudo("GET", "/"));
+    let mut h2 = H2::connect(gateway.edge);
+    h2.send(frame(HEADERS, END, 1, b""));
+    for (at, byte) in head.iter().enumerate() {
+        let flags = if at + 1 == head.len() { END_HEADERS } else { 0 };
+        h2.send(frame(CONTINUATION, flags, 1, &[*byte]));
+    }
+    assert!(head.len() > 16, "{} frames", head.len());
+    assert_eq!(h2.end(1), End::Status(200));
 }

@@ -47,10 +47,30 @@ impl RequestTarget {
         Some(Self { text, path, origin: None })
     }
 
-    /// Reads a `:path` of HTTP/2 that [`Self::origin`] does not accept, such as `*`. A fragment is removed. `None` if it
-    /// is malformed.
-    pub fn unusual(bytes: &[u8]) -> Option<Self> {
-        PathAndQuery::try_from(bytes).ok().as_ref().map(Self::from)
+    /// Reads a target in origin form with visible characters that have to be percent-encoded, such as `"` in the query: they are.
+    /// `None` if it is in another form or has other characters.
+    #[cold]
+    pub fn encoded(bytes: &[u8]) -> Option<Self> {
+        if !bytes.iter().all(|b| b.is_ascii_graphic() && *b != b'#') {
+            return None;
+        }
+        let (mut encoded, mut allowed) = (Vec::with_capacity(bytes.len() + 16), 1);
+        for b in bytes {
+            match b {
+                b'?' if allowed == 1 => {
+                    allowed = 2;
+                    encoded.push(b'?');
+                }
+                b if CHARACTERS[usize::from(*b)] & allowed != 0 => encoded.push(*b),
+                b => encoded.extend(format!("%{b:02X}").bytes()),
+            }
+        }
+        Self::origin(&encoded)
+    }
+
+    /// The target of OPTIONS for a whole server, `*`.
+    pub fn asterisk() -> Self {
+        Self::from(&PathAndQuery::from_static("*"))
     }
 
     /// Path and query as one text; `*` for a target in asterisk form.

@@ -132,6 +132,12 @@ fn compare_requests(bytes: &[u8]) -> usize {
         .iter_mut()
         .for_each(|request| request.body.trailers = allowed(std::mem::take(&mut request.body.trailers)));
     let text = String::from_utf8_lossy(bytes);
+    // hyper does not encode targets.
+    let is_encoded =
+        |our: &Request| ["%22", "%3C", "%3E", "%60"].iter().any(|code| our.uri.to_string().contains(code));
+    if ours.get(theirs.len()).is_some_and(is_encoded) {
+        return ours.len();
+    }
     assert!(theirs.len() >= ours.len(), "hyper accepts {} of {}: {text:?}", theirs.len(), ours.len());
     for (our, their) in ours.iter().zip(&theirs) {
         assert_eq!(our, their, "{text:?}");

@@ -16,6 +16,8 @@ use crate::{HeadError, Headers, RequestHead, RequestTarget};
 const MAX_FIELDS: usize = 256;
 /// The longest request target, in bytes.
 const MAX_TARGET: usize = 8 << 10;
+/// The most empty lines before a request: some clients send one after the body of the last request.
+const MAX_EMPTY_LINES: u8 = 8;
 /// The fields that frame a request or control its connection.
 static CONTROL: NameFilter =
     NameFilter::of(&[b"content-length", b"transfer-encoding", b"connection", b"te", b"expect"]);
@@ -52,8 +54,8 @@ pub struct ResponseTerms {
 pub struct RequestDecoder {
     /// The end of the head does not begin within this many bytes.
     searched: usize,
-    /// The one empty line that may precede a request (RFC 9112 §2.2) was skipped.
-    skipped: bool,
+    /// The empty lines before the request (RFC 9112 §2.2) that were skipped.
+    skipped: u8,
 }
 
 const fn malformed(what: &'static str) -> HeadError {
@@ -72,13 +74,13 @@ impl RequestDecoder {
         max_bytes: impl Fn() -> usize,
         max_fields: usize,
     ) -> Result<Option<Request>, HeadError> {
-        if !self.skipped && read.starts_with(b"\r\n") {
+        while self.skipped < MAX_EMPTY_LINES && read.starts_with(b"\r\n") {
             read.advance(2);
-            self.skipped = true;
+            self.skipped += 1;
         }
         match read.first() {
             None => return Ok(None),
-            Some(b'\r') if read.len() == 1 && !self.skipped => return Ok(None),
+            Some(b'\r') if read.len() == 1 && self.skipped < MAX_EMPTY_LINES => return Ok(None),
             Some(b'\r' | b'\n') => return Err(malformed("a line before the request line")),
             Some(_) => {}
         }
@@ -251,6 +253,9 @@ fn unusual_target(method: &Method, target: &[u8]) -> Result<RequestTarget, HeadE
     const INVALID: HeadError = malformed("the request target is not valid for this method");
     if !target.iter().all(|b| matches!(b, 0x21..=0x7e) && *b != b'#') {
         return Err(malformed("the request target has a character that must be percent-encoded"));
+    }
+    if let Some(target) = RequestTarget::encoded(target) {
+        return Ok(target);
     }
     let asterisk = *method == Method::OPTIONS && target == b"*";
     let uri = Uri::try_from(target).map_err(|_| INVALID)?;

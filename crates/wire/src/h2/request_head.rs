@@ -203,10 +203,19 @@ fn target(path: &[u8]) -> Result<RequestTarget, RequestError> {
         let what = "the path of a request begins with a slash";
         return Err(RequestError::Refused(HeadError::Malformed(what)));
     }
+    if path == b"*" {
+        return Ok(RequestTarget::asterisk());
+    }
     // The fragment is removed, but other servers refuse the request for what is in it.
-    let fragment = path.iter().skip_while(|byte| **byte != b'#');
-    let is_valid = !path.is_empty() && fragment.copied().all(|byte| byte.is_ascii_graphic());
-    RequestTarget::unusual(path).filter(|_| is_valid).ok_or(RequestError::Malformed)
+    let (target, fragment) = path.split_at(path.iter().position(|b| *b == b'#').unwrap_or(path.len()));
+    match RequestTarget::encoded(target).filter(|_| fragment.iter().all(u8::is_ascii_graphic)) {
+        Some(target) => Ok(target),
+        None if path.is_empty() => Err(RequestError::Malformed),
+        None => {
+            let what = "the request target has a character that must be percent-encoded";
+            Err(RequestError::Refused(HeadError::Malformed(what)))
+        }
+    }
 }
 
 /// The target of CONNECT, and the fields without `host`.
@@ -345,7 +354,7 @@ mod tests {
         let path = |path| read(&[&USUAL[..3], &[(":path", path)]].concat());
         assert!(path("/a#b").is_ok_and(|(head, _)| head.target.path_and_query() == "/a"));
         for fragment in ["/a#\u{87}", "/a# b", "/a#\0"] {
-            assert!(matches!(path(fragment), Err(RequestError::Malformed)), "{fragment:?}");
+            assert!(matches!(path(fragment), Err(RequestError::Refused(_))), "{fragment:?}");
         }
         for missing in [0, 1, 3] {
             let mut lines = USUAL.to_vec();

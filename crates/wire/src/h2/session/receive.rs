@@ -15,8 +15,8 @@ use super::{Event, KEEPALIVE, MAX_STREAM_ID, SHUTDOWN, STREAM_WINDOW, STREAMS, S
 const PRIORITY: usize = 5;
 /// The largest flow-control window (RFC 9113 §6.9.1).
 const MAX_WINDOW: i64 = i32::MAX as i64;
-/// CONTINUATION frames of one field block beyond those that its size needs.
-const EXTRA_CONTINUATIONS: usize = 8;
+/// CONTINUATION frames of one field block beyond those that its size needs: some clients cut a small head into many.
+const EXTRA_CONTINUATIONS: usize = 256;
 /// A malformed field block whose fields have more bytes than this is an attack (HPACK bomb).
 const HPACK_BOMB: usize = 1 << 20;
 
