@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
@@ -285,6 +285,14 @@ impl Snapshot {
         match &self.config.limits.get(limit)?.cost {
             Cost::Detailed(cost) => Some(cost),
             _ => None,
+        }
+    }
+
+    /// Counts an answer whose cost cannot be read.
+    #[cold]
+    pub fn unreadable_cost(&self, limit: usize) {
+        if let Some(limit) = self.limits.get(limit) {
+            limit.counted.counters.unreadable_costs.fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -120,6 +120,8 @@ families! {
         "The most keys in memory, from max_keys.";
     OVERFLOW = "sluicegate_limit_overflow_total", COUNTER, [LIMIT],
         "Requests that used the overflow counter because max_keys keys of the limit were in use.";
+    UNREADABLE_COSTS = "sluicegate_limit_unreadable_costs_total", COUNTER, [LIMIT],
+        "Answers whose cost, in a header or trailer, is no whole number: they cost what the request itself costs.";
     LEASED = "sluicegate_limit_leased_tokens_total", COUNTER, [LIMIT],
         "Tokens that this gateway has leased from the store.";
     LEASES_RETURNED = "sluicegate_limit_returned_tokens_total", COUNTER, [LIMIT],

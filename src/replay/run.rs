@@ -276,7 +276,7 @@ impl<'s> Replay<'s> {
             let none = Headers::new();
             holds.answered(|late, base| {
                 let cost = self.snapshot.late_cost(late.limit);
-                cost.map_or(Some(base), |cost| settled(cost, base, status, &none))
+                cost.map_or(Some((base, 0)), |cost| settled(cost, base, (status, &none), || {}))
             });
             holds.settle(self.now, request.bytes.unwrap_or(0), request.received.unwrap_or(0));
         }

@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use sluicegate_limiter::Time;
 
 use super::remember::Refused;
@@ -26,14 +26,15 @@ use crate::message::{LocalResponse, RequestId};
 use crate::metrics::{ConsumerOutcome, Seat};
 use crate::refusal_reason::RefusalReason;
 use crate::refusals::Refusal;
+use crate::request::cost::{in_trailers, settled};
 use crate::request::verdict::Origin;
 use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
 use crate::trace::Trace;
 use crate::upstream::{self, Exchange, ForwardError, ForwardFacts, ForwardPolicy};
 use crate::worker_state::Deadline;
-use sluicegate_config::{CorsConfig, DetailedCost, ForwardedHeader};
-use sluicegate_wire::RequestHead;
+use sluicegate_config::{CorsConfig, ForwardedHeader};
+use sluicegate_wire::{Headers, RequestHead};
 
 /// The status in metrics and log of a request whose client disconnected before a response was available, as in nginx.
 const CLIENT_LEFT: u16 = 499;
@@ -115,11 +116,22 @@ impl RequestContext {
         self.holds = holds;
     }
 
-    /// Notes the cost of the response without its bytes, for limits that charge by it; `None` if it has none.
-    pub fn charge(&mut self, cost_of: impl Fn(&DetailedCost, u64) -> Option<u64>) {
+    /// Notes the cost of the response without its bytes, for limits that charge by it.
+    pub fn charge(&mut self, status: StatusCode, headers: &Headers) {
         let snapshot = &self.view.snapshot;
-        self.holds.answered(|late, base| {
-            snapshot.late_cost(late.limit).map_or(Some(base), |cost| cost_of(cost, base))
+        self.holds.answered(|late, base| match snapshot.late_cost(late.limit) {
+            Some(cost) => settled(cost, base, (status, headers), || snapshot.unreadable_cost(late.limit)),
+            None => Some((base, 0)),
+        });
+    }
+
+    /// Notes what the trailers of the response say of its cost.
+    #[cold]
+    pub(super) fn charge_trailers(&mut self, trailers: &HeaderMap) {
+        let snapshot = &self.view.snapshot;
+        self.holds.ended(|late| {
+            let cost = snapshot.late_cost(late.limit);
+            cost.map_or(0, |cost| in_trailers(cost, trailers, || snapshot.unreadable_cost(late.limit)))
         });
     }
 

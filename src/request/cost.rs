@@ -1,6 +1,6 @@
 //! The cost of a request.
 
-use http::{HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::auth::Identity;
 use sluicegate_config::{Cost, DetailedCost};
@@ -29,16 +29,40 @@ pub fn cost(cost: &Cost, of_route: Option<u64>, parts: &RequestHead, identity: &
     (base, base)
 }
 
-/// The cost of a request after its response is known, without the bytes of bodies; `None` if its status has no cost, nor have the bytes
-/// then.
-pub fn settled(cost: &DetailedCost, base: u64, status: StatusCode, headers: &Headers) -> Option<u64> {
+/// The cost of a request after the head of its response is known, without the bytes of bodies: that of the request itself, and what
+/// the response says. `None` if its status has no cost, nor have the bytes then. A value that is no whole number says nothing, and
+/// `unreadable` is called.
+pub fn settled(
+    cost: &DetailedCost,
+    base: u64,
+    (status, headers): (StatusCode, &Headers),
+    unreadable: impl Fn(),
+) -> Option<(u64, u64)> {
     let status = status.as_u16();
     if !cost.status.is_empty() && !cost.status.iter().any(|(first, last)| (*first..=*last).contains(&status))
     {
         return None;
     }
-    let extra = cost.response_header.as_ref().and_then(|name| header_number(name, headers)).unwrap_or(0);
-    Some(base.saturating_add(extra))
+    let lines = |name| said(headers.get_all(name), unreadable);
+    Some((base, cost.response_header.as_ref().map_or(0, lines)))
+}
+
+/// What the trailers of the response say of its cost.
+pub fn in_trailers(cost: &DetailedCost, trailers: &HeaderMap, unreadable: impl Fn()) -> u64 {
+    let lines = |name| said(trailers.get_all(name).iter().map(HeaderValue::as_bytes), unreadable);
+    cost.response_header.as_ref().map_or(0, lines)
+}
+
+/// The largest number in these lines; 0 if there is none.
+fn said<'a>(lines: impl Iterator<Item = &'a [u8]>, unreadable: impl Fn()) -> u64 {
+    let read = |line| {
+        let number = text(line).and_then(|line| whole_number(line.trim()));
+        if number.is_none() {
+            unreadable();
+        }
+        number
+    };
+    lines.filter_map(read).max().unwrap_or(0)
 }
 
 /// The number in a header: the largest one if the header is repeated, and `u64::MAX` if it is larger than that.

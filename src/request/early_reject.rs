@@ -17,7 +17,6 @@ use crate::auth::{Answers, Identity, Question, Sources, Stop, Unproven};
 use crate::limit::{self, Ask, Decision, Holds, Store, decide_for_now};
 use crate::message::{LocalResponse, RequestId};
 use crate::request::RequestContext;
-use crate::request::cost::settled;
 use crate::request::limit_selection::{LimitSelection, RoutedRequest, Scope};
 use crate::request::verdict::{Evaluated, Matched};
 use crate::respond::{self, LocalError, RateLimitHeaders};
@@ -278,7 +277,7 @@ pub(crate) async fn respond_unauthenticated(
         context.wait_for_turn().await;
     }
     let status = reject.error().map_or(StatusCode::UNAUTHORIZED, LocalError::status);
-    context.charge(|cost, base| settled(cost, base, status, &Headers::new()));
+    context.charge(status, &Headers::new());
     let mut response = response(&reject, parts, context.id());
     if let Some(headers) = RateLimitHeaders::new(evaluated.results()) {
         headers.write(response.status, &mut response.headers);

@@ -18,7 +18,6 @@ use crate::limit::{self, Ask, Decision};
 use crate::lists;
 use crate::message::LocalResponse;
 use crate::refusal_reason::RefusalReason;
-use crate::request::cost::settled;
 use crate::request::disposition::{Admitted, Disposition};
 use crate::request::early_reject::{self, EarlyExit, EarlyReject, respond_unauthenticated};
 use crate::request::head_checks;
@@ -246,12 +245,12 @@ async fn respond(
             if status.as_u16() >= 400 {
                 context.refused(RefusalReason::Respond, None);
             }
-            context.charge(|cost, base| settled(cost, base, response.status, &response.headers));
+            context.charge(response.status, &response.headers);
             response.into()
         }
         Target::Redirect { status, to } => {
             let response = respond::redirect(*status, &context.location(to, parts, &identity));
-            context.charge(|cost, base| settled(cost, base, response.status, &response.headers));
+            context.charge(response.status, &response.headers);
             response.into()
         }
         Target::Upstream { index, original_path } => {
@@ -301,7 +300,7 @@ async fn respond(
             context.upstream_answered(&result);
             match result {
                 Ok(response) => {
-                    context.charge(|cost, base| settled(cost, base, response.status, &response.headers));
+                    context.charge(response.status, &response.headers);
                     response
                 }
                 Err(error) => context.fail(&error).into(),

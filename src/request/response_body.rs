@@ -83,11 +83,14 @@ impl http_body::Body for ResponseBody {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
                 exchange.add_sent(bytes);
                 exchange.arm_write_timeout(bytes);
+                if let Some(trailers) = frame.trailers_ref() {
+                    request.charge_trailers(trailers);
+                }
                 body.is_end_stream()
             }
         };
         if ended {
-            exchange.set_complete();
+            request.exchange().set_complete();
         }
         polled
     }

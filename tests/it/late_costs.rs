@@ -461,3 +461,38 @@ fn bytes_of_other_statuses_cost_nothing() {
         }
     });
 }
+
+/// Streams know their cost at their end: it may be in the trailers. What is no whole number is counted, and costs nothing more.
+#[test]
+fn costs_in_trailers_count() {
+    const CASES: [(&str, &str, u64, f64); 7] = [
+        ("7", "", 8, 0.0),
+        ("", "7", 8, 0.0),
+        ("3", "7", 8, 0.0),
+        ("9", "7", 10, 0.0),
+        ("", "10.5", 1, 1.0),
+        ("-3", "", 1, 2.0),
+        ("4", "x", 5, 3.0),
+    ];
+    on_both(|store| {
+        let upstream = Upstream::scripted(|exchange| {
+            let at: usize = exchange.seen.target[1..].parse().unwrap();
+            let line =
+                |value: &str| if value.is_empty() { String::new() } else { format!("X-Cost: {value}\r\n") };
+            let (head, trailer, ..) = CASES[at];
+            let (head, trailer) = (line(head), line(trailer));
+            exchange.write(format!(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n{head}\r\n2\r\nhi\r\n0\r\n{trailer}\r\n"
+            ));
+        });
+        let gateway = start(store, &upstream, "rate: 1000/366d, cost: {request: 1, response_header: X-Cost}");
+        let mut left = 1_000;
+        for (at, (head, trailer, cost, unreadable)) in CASES.into_iter().enumerate() {
+            assert_eq!(gateway.ask("GET", &format!("/{at}"), &KEY).status, 200);
+            left -= cost;
+            until("it is charged", || (gateway.remaining("l", "k") == left).then_some(()));
+            let counted = gateway.metric("sluicegate_limit_unreadable_costs_total", &[("limit", "l")]);
+            assert_eq!(counted, unreadable, "{head:?}, {trailer:?}");
+        }
+    });
+}

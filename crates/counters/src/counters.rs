@@ -24,6 +24,8 @@ pub struct Counters {
     pub remote: RemoteCharges,
     /// What was admitted with leased tokens.
     pub leases: LeaseCounts,
+    /// Answers whose cost could not be read.
+    pub unreadable_costs: AtomicU64,
 }
 
 /// What was admitted with leased tokens, since the counters exist.
@@ -127,7 +129,14 @@ impl Counters {
     pub fn new(quota: &Quota, max_keys: usize, order: u64) -> Self {
         let tables = convert!(Quota(algorithm) = quota => Tables(Table::new(*algorithm, max_keys)));
         let queue = matches!(quota, Quota::LeakyBucket(..)).then(Queue::default);
-        Self { order, tables, queue, remote: RemoteCharges::new(quota), leases: LeaseCounts::default() }
+        Self {
+            order,
+            tables,
+            queue,
+            remote: RemoteCharges::new(quota),
+            leases: LeaseCounts::default(),
+            unreadable_costs: AtomicU64::new(0),
+        }
     }
 
     /// Takes another quota of the same algorithm and converts the states. Returns false if the algorithm differs.

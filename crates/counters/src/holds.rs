@@ -49,8 +49,9 @@ struct Settling {
     late: LateCost,
     /// The cost of the request itself.
     base: u64,
-    /// The cost with the response, without bytes; `None` until there is one, and for a response without a cost.
-    known: Option<u64>,
+    /// The cost of the request itself and what the response says, without bytes; `None` until there is one, and for a response without a
+    /// cost.
+    known: Option<(u64, u64)>,
     /// The number of times that it counts.
     share: u16,
     told: Option<Box<dyn SettledCost>>,
@@ -135,7 +136,8 @@ impl Hold {
     /// Charges or gives back the difference between what was charged and what the request costs in the end: nothing,
     /// if there was no response.
     fn settle(&mut self, settling: &Settling, now: Time, (sent, received): (u64, u64)) {
-        let cost = settling.known.map_or(0, |known| {
+        let cost = settling.known.map_or(0, |(base, said)| {
+            let known = base.saturating_add(said);
             let sent = if settling.late.response_bytes { sent } else { 0 };
             let received = if settling.late.request_bytes { received } else { 0 };
             known.saturating_add(sent).saturating_add(received)
@@ -244,12 +246,21 @@ impl Holds {
         self.0.retain(|hold| hold.reservation != Reservation::Charge || hold.settling.is_some());
     }
 
-    /// The response has arrived: `cost_of` computes the cost without bytes from the cost of the request itself; `None` if the response has
-    /// no cost, nor have its bytes then.
+    /// The response has arrived: `cost_of` computes the cost without bytes from the cost of the request itself, and what the head of the
+    /// response says besides; `None` if the response has no cost, nor have its bytes then.
     #[inline]
-    pub fn answered(&mut self, cost_of: impl Fn(LateCost, u64) -> Option<u64>) {
+    pub fn answered(&mut self, cost_of: impl Fn(LateCost, u64) -> Option<(u64, u64)>) {
         for settling in self.0.iter_mut().filter_map(|hold| hold.settling.as_mut()) {
             settling.known = cost_of(settling.late, settling.base);
+        }
+    }
+
+    /// The trailers of the response have arrived: of what they and its head say of its cost, the larger one counts.
+    pub fn ended(&mut self, cost_of: impl Fn(LateCost) -> u64) {
+        for settling in self.0.iter_mut().filter_map(|hold| hold.settling.as_mut()) {
+            if let Some((_, said)) = &mut settling.known {
+                *said = cost_of(settling.late).max(*said);
+            }
         }
     }
 
