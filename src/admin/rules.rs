@@ -163,7 +163,10 @@ impl Admin {
     }
 
     async fn write_one(&self, by: &Writer, rule: Rule, precondition: Precondition, dry_run: bool) -> Answer {
-        let rule = Rule { key: canonical(&rule.key), ..rule };
+        let rule = match check::in_stored_form(&by.snapshot, rule) {
+            Ok(rule) => rule,
+            Err(fault) => return unprocessable(vec![fault]),
+        };
         let faults = check::faults(&by.snapshot, &rule);
         if !faults.is_empty() {
             return unprocessable(faults);

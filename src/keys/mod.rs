@@ -4,6 +4,7 @@
 //! whatever a client sends, and nobody outside can make two keys collide.
 
 mod network;
+mod stored_form;
 mod text;
 
 use std::borrow::Cow;
@@ -22,6 +23,7 @@ use sluicegate_config::{ApiKeyConfig, KeySpec, Part};
 use sluicegate_wire::Headers;
 
 pub use self::network::{mask, network};
+pub use self::stored_form::{Forms, stored_form};
 pub(crate) use self::text::parts_of;
 
 /// The request as keys see it.

@@ -89,6 +89,7 @@ mod replay_report;
 mod retries;
 mod rules;
 mod rules_audit;
+mod rules_forms;
 mod rules_kinds;
 mod rules_redis;
 mod rules_url;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
-use sluicegate_rules::{Op, Outcome, Precondition, Rule, Write, canonical};
+use sluicegate_rules::{Op, Outcome, Precondition, Rule, Write};
 
 use super::check::{self, Fault};
 use super::{Admin, Answer, LARGEST_BATCH, NDJSON, Writer, answer, asked, body, problem, problem_body};
@@ -88,7 +88,7 @@ fn change(snapshot: &Snapshot, line: &str) -> Result<Write, Vec<Fault>> {
         return Ok(Write { op: Op::Delete { id: id.to_owned() }, precondition });
     }
     let rule = Rule::from_json(&value.to_string()).map_err(wrong)?;
-    let rule = Rule { key: canonical(&rule.key), ..rule };
+    let rule = check::in_stored_form(snapshot, rule).map_err(|fault| vec![fault])?;
     let faults = check::faults(snapshot, &rule);
     if !faults.is_empty() {
         return Err(faults);

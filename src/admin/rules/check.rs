@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use sluicegate_limiter::Usage;
-use sluicegate_rules::{Outcome, Pattern, Rule};
+use sluicegate_rules::{Outcome, Pattern, Rule, canonical};
 
 use crate::admin::Admin;
-use crate::keys::{self, Fingerprint, KeyText};
+use crate::keys::{self, Fingerprint, Forms, KeyText, stored_form};
 use crate::snapshot::Snapshot;
 use sluicegate_config::nearest;
 
@@ -39,6 +39,29 @@ pub(super) fn keys_of(snapshot: &Snapshot, rule: &Rule) -> Vec<(Fingerprint, Key
     let Some(limit) = snapshot.limit(&rule.limit) else { return Vec::new() };
     let prefix = snapshot.config.client_ip.ipv6_prefix;
     keys::from_text(&limit.config.key, &rule.key, prefix, &snapshot.secret)
+}
+
+/// A rule with its key in the form in which requests have it.
+///
+/// # Errors
+/// If no request can have such a key.
+pub(super) fn in_stored_form(snapshot: &Snapshot, rule: Rule) -> Result<Rule, Fault> {
+    let Some((index, limit)) =
+        snapshot.limits.iter().enumerate().find(|(_, one)| one.config.name == rule.limit)
+    else {
+        return Ok(Rule { key: canonical(&rule.key), ..rule }); // reported by `faults`
+    };
+    if rule.key.is_empty() {
+        return Ok(rule); // the same
+    }
+    let mut routes = snapshot.config.routes.iter();
+    let folds = !routes
+        .any(|route| route.matches.exact_spelling && route.limits.iter().any(|limit| limit.index == index));
+    let forms = Forms { ipv6_prefix: snapshot.config.client_ip.ipv6_prefix, folds };
+    let form = stored_form(&limit.config.key, &rule.key, forms);
+    let key =
+        form.map_err(|why| Fault::new("key", format!("no request has the key `{}`: {why}", rule.key)))?;
+    Ok(Rule { key: canonical(&key), ..rule })
 }
 
 /// Everything that is wrong with a rule.
