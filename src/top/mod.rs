@@ -7,6 +7,7 @@ mod shared;
 mod summary;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluicegate_limiter::{Span, Time};
@@ -29,15 +30,26 @@ named_enum! {
 /// The keys that a worker counts for a limit. A key that no limit knows is admitted, so floods of new keys hardly reach the
 /// summary of refused ones, and it needs fewer places.
 const PLACES: [usize; 2] = [256, 1_024];
-/// The keys that are kept of a period that is over.
+/// Each summary may have so many; further ones are taken from what all summaries of the process share.
+const OWN: usize = 16;
+/// The places that all summaries share, some 100 bytes each.
+const SHARED: usize = 1 << 18;
+/// The keys that are kept of a period that is over, of a limit and of all limits.
 const KEPT: usize = 256;
+const KEPT_OF_ALL: usize = 1 << 14;
+/// The least that is kept of a limit.
+const KEPT_AT_LEAST: usize = 8;
 /// The length of a period, and the number that are kept.
 const PERIOD: Span = Span::from_secs(300);
 const PERIODS: usize = 12;
 
 /// The keys of one limit that one worker counts.
 #[derive(Debug)]
-pub struct WorkerTop(Mutex<[Summary; 2]>);
+pub struct WorkerTop {
+    summaries: Mutex<[Summary; 2]>,
+    /// The places that are taken of those that all summaries of the process share.
+    taken: Arc<AtomicUsize>,
+}
 
 /// Keys with their counts, merged from several summaries.
 #[derive(Clone, Debug, Default)]
@@ -62,30 +74,47 @@ pub struct Tops(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     limits: HashMap<String, LimitTop>,
+    taken: Arc<AtomicUsize>,
     /// When the current period began.
     begun: Option<Time>,
 }
 
-impl Default for WorkerTop {
-    fn default() -> Self {
-        Self(Mutex::new(PLACES.map(Summary::new)))
+impl Drop for WorkerTop {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
 impl WorkerTop {
+    fn new(taken: &Arc<AtomicUsize>) -> Self {
+        Self { summaries: Mutex::new(PLACES.map(Summary::new)), taken: Arc::clone(taken) }
+    }
+
+    /// Begins anew, and gives back the places that it has of the shared ones.
+    fn clear(&self) {
+        let mut summaries = self.summaries();
+        let shared = summaries.iter().map(|summary| summary.places().len().saturating_sub(OWN)).sum();
+        self.taken.fetch_sub(shared, Ordering::Relaxed);
+        *summaries = PLACES.map(Summary::new);
+    }
+
     /// Counts a request of a key.
     #[inline]
     pub fn count(&self, key: Fingerprint, text: &KeyText, refused: bool) {
         let [refusals, requests] = &mut *self.summaries();
-        requests.count(key, text);
+        let may_grow = |has: usize| {
+            let take = |taken: usize| (taken < SHARED).then_some(taken + 1);
+            has < OWN || self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        };
+        requests.count(key, text, may_grow);
         if refused {
-            refusals.count(key, text);
+            refusals.count(key, text, may_grow);
         }
     }
 
     #[inline]
     fn summaries(&self) -> MutexGuard<'_, [Summary; 2]> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.summaries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -164,9 +193,9 @@ impl Tops {
 
     /// Where a worker counts the keys of a limit.
     pub fn of_worker(&self, limit: &str, worker: usize) -> Arc<WorkerTop> {
-        let mut state = self.state();
-        let limit = state.limits.entry(limit.to_owned()).or_default();
-        Arc::clone(limit.workers.entry(worker).or_default())
+        let State { limits, taken, .. } = &mut *self.state();
+        let limit = limits.entry(limit.to_owned()).or_default();
+        Arc::clone(limit.workers.entry(worker).or_insert_with(|| Arc::new(WorkerTop::new(taken))))
     }
 
     /// Forgets all limits but these.
@@ -182,9 +211,10 @@ impl Tops {
             return;
         }
         state.begun = Some(now);
+        let kept = (KEPT_OF_ALL / state.limits.len().max(1)).clamp(KEPT_AT_LEAST, KEPT);
         for limit in state.limits.values_mut() {
-            let period = [Rank::Refused, Rank::Requests].map(|rank| limit.current(rank).cut(KEPT));
-            limit.workers.values().for_each(|worker| *worker.summaries() = PLACES.map(Summary::new));
+            let period = [Rank::Refused, Rank::Requests].map(|rank| limit.current(rank).cut(kept));
+            limit.workers.values().for_each(|worker| worker.clear());
             limit.periods.push_back(period);
             if limit.periods.len() > PERIODS {
                 limit.periods.pop_front();
@@ -240,6 +270,33 @@ mod tests {
         assert_eq!(counts(&tops, Rank::Requests), [(text(9), 1, 0)]);
         tops.retain(&[]);
         assert!(counts(&tops, Rank::Requests).is_empty());
+    }
+
+    /// Many limits on many workers share a bounded number of places, and each has some of its own.
+    #[test]
+    fn all_limits_together_have_a_bounded_number_of_places() {
+        let tops = Tops::default();
+        tops.advance(Time::from_nanos(0));
+        let workers: Vec<_> = (0..400).flat_map(|limit| (0..2).map(move |worker| (limit, worker))).collect();
+        let workers: Vec<_> =
+            workers.iter().map(|(limit, worker)| tops.of_worker(&format!("l{limit}"), *worker)).collect();
+        let places = || {
+            let sum = |worker: &Arc<WorkerTop>| {
+                worker.summaries().iter().map(|one| one.places().len()).sum::<usize>()
+            };
+            workers.iter().map(sum).sum::<usize>()
+        };
+        for worker in &workers {
+            (0..600).for_each(|number| worker.count(key(number), &text(number), true));
+        }
+        assert!((SHARED..=SHARED + workers.len() * 2 * OWN).contains(&places()), "{}", places());
+        let last = workers.last().map(|worker| worker.summaries()[1].places().len());
+        assert_eq!(last, Some(OWN));
+        tops.advance(Time::EPOCH.plus(PERIOD));
+        assert_eq!((places(), tops.state().taken.load(Ordering::Relaxed)), (0, 0));
+        drop(workers);
+        tops.retain(&[]);
+        assert_eq!(tops.state().taken.load(Ordering::Relaxed), 0);
     }
 
     /// A flood of keys that come once hides nobody who is frequent, and memory stays bounded.

@@ -26,6 +26,8 @@ pub struct Counted {
 #[derive(Clone, Debug)]
 pub struct Summary {
     capacity: usize,
+    /// Whether a key has lost its place to another one.
+    has_forgotten: bool,
     places: Vec<Counted>,
     /// The index of the place of each key.
     by_key: HashMap<u64, u32, BuildHasherDefault<AsItIs>>,
@@ -57,26 +59,26 @@ impl Summary {
     /// A summary of at most so many keys.
     pub fn new(capacity: usize) -> Self {
         let (places, heap, position) = (Vec::new(), Vec::new(), Vec::new());
-        Self { capacity, places, by_key: HashMap::default(), heap, position }
+        Self { capacity, has_forgotten: false, places, by_key: HashMap::default(), heap, position }
     }
 
-    /// Counts a request of a key. `text` is the key in full.
+    /// Counts a request of a key. `text` is the key in full. `may_grow` is asked for one more place.
     #[inline]
-    pub fn count(&mut self, key: Fingerprint, text: &KeyText) {
+    pub fn count(&mut self, key: Fingerprint, text: &KeyText, may_grow: impl FnOnce(usize) -> bool) {
         match self.by_key.get(&key.get()) {
             Some(index) => {
                 let index = *index;
                 self.places[index as usize].count += 1;
                 self.sink(self.position[index as usize] as usize);
             }
-            None => self.enter(key, text),
+            None => self.enter(key, text, may_grow),
         }
     }
 
     /// Gives a new key a free place, or the place of the key with the smallest count.
     #[inline(never)]
-    fn enter(&mut self, key: Fingerprint, text: &KeyText) {
-        if self.places.len() < self.capacity {
+    fn enter(&mut self, key: Fingerprint, text: &KeyText, may_grow: impl FnOnce(usize) -> bool) {
+        if self.places.len() < self.capacity && may_grow(self.places.len()) {
             let index = self.places.len() as u32; // there are some thousands at most
             self.places.push(Counted { key, text: text.clone(), count: 1, error: 0 });
             self.by_key.insert(key.get(), index);
@@ -86,6 +88,7 @@ impl Summary {
             return;
         }
         let Some(index) = self.heap.first().copied() else { return };
+        self.has_forgotten = true;
         let place = &mut self.places[index as usize];
         self.by_key.remove(&place.key.get());
         self.by_key.insert(key.get(), index);
@@ -103,7 +106,7 @@ impl Summary {
     /// The most requests that a key without a place can have had.
     pub fn unseen(&self) -> u64 {
         match self.heap.first() {
-            Some(least) if self.places.len() == self.capacity => self.places[*least as usize].count,
+            Some(least) if self.has_forgotten => self.places[*least as usize].count,
             _ => 0,
         }
     }
@@ -163,7 +166,7 @@ mod tests {
             let mut truth: BTreeMap<u64, u64> = BTreeMap::new();
             for number in &requests {
                 let number = number * number / 60; // small numbers are more frequent
-                summary.count(key(number), &KeyText::from_slice(&number.to_be_bytes()));
+                summary.count(key(number), &KeyText::from_slice(&number.to_be_bytes()), |_| true);
                 *truth.entry(number).or_default() += 1;
             }
             prop_assert!(summary.places().len() <= capacity);
