@@ -74,17 +74,22 @@ pub(super) fn changes(old: &Value, new: &Value, keys: impl Fn(&str) -> Option<u6
 
 /// What becomes of the counters of a limit that both configurations have.
 fn fate(old: &Value, new: &Value, (before, after): (&Value, &Value)) -> (Fate, String) {
-    if let Some(field) = IDENTITY.into_iter().find(|field| old[*field] != new[*field]) {
-        return (Fate::Lost, changed(field, old, new));
+    let mut notes = Vec::new();
+    for field in IDENTITY.into_iter().filter(|field| old[*field] != new[*field]) {
+        if field != "key" || new["scope"] != "shared" || !has_more_alternatives(old, new) {
+            return (Fate::Lost, changed(field, old, new));
+        }
+        notes.push(changed(field, old, new) + ": keys that are found as before keep their counters in Redis");
     }
     if new["scope"] == "shared"
         && let Some(why) = moved_store(&before["store"]["redis"], &after["store"]["redis"])
     {
         return (Fate::Lost, why.to_owned());
     }
-    if let Some(why) = moved_plan(old, new) {
+    if let Some(why) = removed_plan(old, new) {
         return (Fate::Lost, why);
     }
+    notes.extend(added_plan(old, new));
     let prefix = |config: &Value| config["client_ip"]["ipv6_prefix"].clone();
     let of_address = new["key"].as_str().is_some_and(has_address);
     if of_address && prefix(before) != prefix(after) {
@@ -93,14 +98,20 @@ fn fate(old: &Value, new: &Value, (before, after): (&Value, &Value)) -> (Fate, S
     }
     let numbers: Vec<String> = NUMBERS
         .into_iter()
-        .filter(|field| old[*field] != new[*field])
+        .filter(|field| match *field {
+            "plans" => changes_a_plan(old, new),
+            field => old[field] != new[field],
+        })
         .map(|field| changed(field, old, new))
         .collect();
     if !numbers.is_empty() {
-        return (Fate::Rescaled, numbers.join("; "));
+        return (Fate::Rescaled, [numbers, notes].concat().join("; "));
     }
     let rest = fields(old, new);
-    (Fate::Kept, if rest.is_empty() { String::new() } else { format!("changed: {}", rest.join(", ")) })
+    if notes.is_empty() && !rest.is_empty() {
+        notes.push(format!("changed: {}", rest.join(", ")));
+    }
+    (Fate::Kept, notes.join("; "))
 }
 
 /// Whether a key has the whole address of the client in it: its IPv6 prefix is a setting for all limits.
@@ -120,20 +131,40 @@ fn moved_store(old: &Value, new: &Value) -> Option<&'static str> {
         .then_some("the store is another Redis")
 }
 
-/// Why keys on a plan begin anew, if they do: the plans of a limit that is counted in the process have counters of their own.
-fn moved_plan(old: &Value, new: &Value) -> Option<String> {
-    if new["scope"] == "shared" {
-        return None;
-    }
-    let has = |limit: &Value, plan: &str| limit["plans"].get(plan).is_some();
-    let of = |limit: &Value| -> Vec<String> {
-        named(&limit["plans"]).iter().map(|(p, _)| (*p).to_owned()).collect()
+/// Whether the alternatives of the key are those of before and more: names in Redis have the part that was found, and not its place.
+fn has_more_alternatives(old: &Value, new: &Value) -> bool {
+    let parts = |limit: &Value| -> Option<Vec<String>> {
+        let key = limit["key"].as_str().filter(|key| !key.starts_with('['))?;
+        Some(key.split('|').map(|part| part.trim().to_owned()).collect())
     };
-    if let Some(plan) = of(old).into_iter().find(|plan| !has(new, plan)) {
-        return Some(format!("the plan `{plan}` is removed: keys on it begin anew"));
-    }
-    let added = of(new).into_iter().find(|plan| !has(old, plan))?;
-    Some(format!("the plan `{added}` is added: keys on it begin anew"))
+    parts(old).zip(parts(new)).is_some_and(|(old, new)| new.starts_with(&old))
+}
+
+/// Why counters are lost with a plan that is removed: the plans of a limit that is counted in the process have counters of their own.
+fn removed_plan(old: &Value, new: &Value) -> Option<String> {
+    let plan = other_plan(old, new)?;
+    Some(format!("the plan `{plan}` is removed: keys on it begin anew"))
+}
+
+/// What becomes of keys on a plan that is added. All others keep their counters.
+fn added_plan(old: &Value, new: &Value) -> Option<String> {
+    let plan = other_plan(new, old)?;
+    Some(format!("the plan `{plan}` is added: keys on it begin anew"))
+}
+
+/// Whether a plan that both limits have has other numbers.
+fn changes_a_plan(old: &Value, new: &Value) -> bool {
+    let differs =
+        |(plan, numbers): &(&str, &Value)| new["plans"].get(*plan).is_some_and(|new| new != *numbers);
+    named(&old["plans"]).iter().any(differs)
+}
+
+/// A plan that only the first of two limits has, if their plans have counters of their own.
+fn other_plan(limit: &Value, other: &Value) -> Option<String> {
+    let local = limit["scope"] != "shared" || other["scope"] != "shared";
+    let plans = named(&limit["plans"]);
+    let plan = plans.iter().find(|(plan, _)| other["plans"].get(*plan).is_none())?;
+    local.then(|| plan.0.to_owned())
 }
 
 /// A hint if a limit that is new looks like one that is removed.

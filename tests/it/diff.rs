@@ -133,3 +133,47 @@ fn a_store_elsewhere_loses_shared_counters() {
         assert_eq!(output.status.code(), Some(code), "{new}: {}", text(&output));
     }
 }
+
+/// What is said of plans, and of keys that a store counts.
+#[test]
+fn a_limit_is_lost_only_if_all_its_counters_are() {
+    let file = |limit: &str| {
+        format!(
+            "listen: [127.0.0.1:1]\nstore: {{redis: {{url: \"redis://10.0.0.5\"}}}}\nauth: {{check: {{url: 'http://127.0.0.1:9/'}}}}\n\
+             limits: {{l: {{{limit}}}}}\nroutes: [{{name: all, respond: {{status: 200}}, limits: [l]}}]\n"
+        )
+    };
+    for (before, after, fate) in [
+        (
+            "key: consumer, rate: 10/day, scope: local",
+            "key: consumer, rate: 10/day, scope: local, plans: {gold: 100/day}",
+            "kept",
+        ),
+        (
+            "key: consumer, rate: 10/day, scope: local, plans: {a: 5/day}",
+            "key: consumer, rate: 10/day, scope: local, plans: {a: 5/day, b: 7/day}",
+            "kept",
+        ),
+        (
+            "key: consumer, rate: 10/day, scope: local, plans: {a: 5/day}",
+            "key: consumer, rate: 10/day, scope: local, plans: {a: 6/day}",
+            "rescaled",
+        ),
+        (
+            "key: consumer, rate: 10/day, scope: local, plans: {a: 5/day}",
+            "key: consumer, rate: 10/day, scope: local",
+            "lost",
+        ),
+        ("key: consumer, rate: 10/day, plans: {a: 5/day}", "key: consumer, rate: 10/day", "kept"),
+        ("key: api_key, rate: 10/day", "key: api_key | ip, rate: 10/day", "kept"),
+        ("key: api_key, rate: 10/day", "key: api_key | ip, rate: 20/day", "rescaled"),
+        ("key: api_key, rate: 10/day, scope: local", "key: api_key | ip, rate: 10/day, scope: local", "lost"),
+        ("key: api_key, rate: 10/day", "key: ip, rate: 10/day", "lost"),
+        ("key: api_key, rate: 10/day", "key: api_key, algorithm: leaky_bucket, rate: 10/day", "lost"),
+    ] {
+        let folder = Folder::with(&[("old.yaml", &file(before)), ("new.yaml", &file(after))]);
+        let said = folder.run(&["diff", "old.yaml", "new.yaml"]);
+        let line = format!("limit l                        {fate}");
+        assert!(text(&said).contains(&line), "{before} -> {after}: {}", text(&said));
+    }
+}
