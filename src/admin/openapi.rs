@@ -88,7 +88,10 @@ fn paths() -> Value {
         },
         "/rules/{id}": {
             "parameters": [in_path("id")],
-            "get": with(one("The rule; ETag is its version"), &[("404", "There is none"), ELSEWHERE]),
+            "get": with(
+                one("The rule; ETag is its version"),
+                &[("404", "There is none"), ELSEWHERE, ("503", "It cannot be read")],
+            ),
             "put": changing(with(one("The rule was there"), &[("201", "It is new")]), true),
             "patch": changing(one("The rule as it is now"), true),
             "delete": changing(json!({ "responses": { "204": { "description": "It is gone" } } }), false),
@@ -107,6 +110,7 @@ fn paths() -> Value {
                     ("413", "The body is too large"),
                     ("422", "Lines are wrong"),
                     ELSEWHERE,
+                    ("503", "The rules cannot be written"),
                 ],
             )),
         },
@@ -119,7 +123,7 @@ fn paths() -> Value {
                     ],
                     "responses": { "200": lines("A line for each change; Rules-Version is the version that they lead to") },
                 }),
-                &[("400", "A parameter is wrong"), ("410", "These changes are not kept any more"), ELSEWHERE],
+                &[("400", "A parameter is wrong"), ("410", "These changes are not kept any more"), ELSEWHERE, ("503", "They cannot be read")],
             ),
         },
     })
@@ -156,6 +160,7 @@ fn rules() -> Value {
         "type": "object",
         "properties": {
             "rules": { "type": "array", "items": { "$ref": "#/components/schemas/Rule" } },
+            "versions": { "type": "array", "items": { "type": "integer" }, "description": "Of these rules, in their order" },
             "next": { "type": ["string", "null"], "description": "Where the next page begins: `after`" },
         },
     })
@@ -244,6 +249,7 @@ fn changing(mut operation: Value, has_body: bool) -> Value {
             ("400", "The body or a header cannot be read"),
             ("404", "There is no such rule"),
             ("412", "A condition does not hold"),
+            ("413", "The body is too large"),
             ("422", "The rule is wrong"),
             ELSEWHERE,
             ("503", "The rules cannot be written"),

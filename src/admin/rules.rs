@@ -257,7 +257,11 @@ fn apply(rules: &Rules, written: &Written) {
 
 /// Whether a request is a dry run, and on which condition it writes.
 fn asked(request: &Request<Incoming>) -> Result<(bool, Precondition), Answer> {
-    let dry_run = parameter(request.uri().query(), "dry_run").is_some_and(|value| value != "0");
+    let dry_run = match parameter(request.uri().query(), "dry_run").as_deref() {
+        None | Some("0" | "false") => false,
+        Some("" | "1" | "true") => true,
+        Some(_) => return Err(problem(StatusCode::BAD_REQUEST, "`dry_run` is 1 or 0")),
+    };
     let precondition =
         precondition::of(request.headers()).map_err(|detail| problem(StatusCode::BAD_REQUEST, &detail))?;
     Ok((dry_run, precondition))
@@ -320,7 +324,8 @@ async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     found.truncate(most);
     let next = found.last().filter(|_| more).map(|last| last.rule.id.clone());
     let all: Vec<Value> = found.iter().map(json_of).collect();
-    let mut response = reply(&json!({ "rules": all, "next": next }));
+    let versions: Vec<u64> = found.iter().map(|stored| stored.version).collect();
+    let mut response = reply(&json!({ "rules": all, "versions": versions, "next": next }));
     if let Some(next) = next {
         let mut link = format!("</rules?after={}&most={most}", percent_encode(&next));
         for (name, value) in [("limit", limit), ("key", key)] {

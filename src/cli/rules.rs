@@ -21,7 +21,7 @@ use super::{FAILED, INVALID, fail, print, print_and_exit, say};
                   sluicegate rules rm acme"
 )]
 pub(super) enum Command {
-    /// List rules: id, limit, key, what they change
+    /// List rules: id, limit, key, what they change, version
     #[command(
         after_help = "Examples:\n  sluicegate rules list\n  sluicegate rules list --limit per-key --key k1"
     )]
@@ -57,6 +57,29 @@ pub(super) enum Command {
         /// The id of the rule
         #[arg(value_name = "ID")]
         id: String,
+        /// Only if the rule has this version, as `list` shows it
+        #[arg(long, value_name = "VERSION")]
+        if_match: Option<u64>,
+        /// Only show what it would change
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        admin: AdminOptions,
+    },
+    /// Change some fields of a rule, and leave the others
+    #[command(after_help = "A null removes a field (RFC 7396).\n\nExamples:\n  \
+                            sluicegate rules patch acme '{\"rate\": \"900/min\", \"burst\": null}'\n  \
+                            sluicegate rules patch acme '{\"exempt\": true}' --if-match 41")]
+    Patch {
+        /// The id of the rule
+        #[arg(value_name = "ID")]
+        id: String,
+        /// The fields, as JSON
+        #[arg(value_name = "JSON")]
+        fields: String,
+        /// Only if the rule has this version, as `list` shows it
+        #[arg(long, value_name = "VERSION")]
+        if_match: Option<u64>,
         /// Only show what it would change
         #[arg(long)]
         dry_run: bool,
@@ -151,6 +174,7 @@ pub(super) fn run(command: &Command) -> ExitCode {
     let (Command::List { admin, .. }
     | Command::Get { admin, .. }
     | Command::Rm { admin, .. }
+    | Command::Patch { admin, .. }
     | Command::Import { admin, .. }
     | Command::Export { admin }
     | Command::Watch { admin, .. }) = command
@@ -164,9 +188,14 @@ pub(super) fn run(command: &Command) -> ExitCode {
             let reply = client.get(&format!("/rules/{}", percent_encode(id)))?;
             Ok(print_and_exit(&reply.success()?))
         }
-        Command::Rm { id, dry_run, .. } => {
-            let reply =
-                client.send("DELETE", &dry(&format!("/rules/{}", percent_encode(id)), *dry_run), None, "")?;
+        Command::Rm { id, if_match, dry_run, .. } => {
+            let path = dry(&format!("/rules/{}", percent_encode(id)), *dry_run);
+            let reply = client.send("DELETE", &path, condition(*if_match).as_deref(), "")?;
+            Ok(print_and_exit(&reply.success()?))
+        }
+        Command::Patch { id, fields, if_match, dry_run, .. } => {
+            let path = dry(&format!("/rules/{}", percent_encode(id)), *dry_run);
+            let reply = client.send("PATCH", &path, condition(*if_match).as_deref(), fields)?;
             Ok(print_and_exit(&reply.success()?))
         }
         Command::Import { file, batch, dry_run, .. } => {
@@ -204,25 +233,30 @@ fn set(client: &mut AdminClient, set: &SetArgs) -> Result<ExitCode, String> {
     }
     rule.insert("priority".to_owned(), json!(set.priority));
     rule.insert("note".to_owned(), json!(set.note));
-    let condition = set.if_match.map(|version| format!("\"{version}\""));
+    let condition = condition(set.if_match);
     let path = dry(&format!("/rules/{}", percent_encode(&set.id)), set.dry_run);
     let reply = client.send("PUT", &path, condition.as_deref(), &Value::Object(rule).to_string())?;
     Ok(print_and_exit(&reply.success()?))
+}
+
+/// The condition that a rule has this version.
+fn condition(version: Option<u64>) -> Option<String> {
+    version.map(|version| format!("\"{version}\""))
 }
 
 /// All rules, page by page.
 fn pages(
     client: &mut AdminClient,
     filter: &str,
-    mut each: impl FnMut(&Value) -> Result<(), String>,
+    mut each: impl FnMut(&Value, &Value) -> Result<(), String>,
 ) -> Result<(), String> {
     let mut after = String::new();
     loop {
         let reply = client.get(&format!("/rules?most=1000{filter}{after}"))?;
         let page: Value = serde_json::from_str(&reply.success()?)
             .map_err(|error| format!("the answer cannot be read: {error}"))?;
-        for rule in page["rules"].as_array().into_iter().flatten() {
-            each(rule)?;
+        for (index, rule) in page["rules"].as_array().into_iter().flatten().enumerate() {
+            each(rule, &page["versions"][index])?;
         }
         match page["next"].as_str() {
             Some(next) => after = format!("&after={}", percent_encode(next)),
@@ -239,9 +273,9 @@ fn list(client: &mut AdminClient, limit: Option<&str>, key: Option<&str>) -> Res
         }
     }
     let mut count = 0_u64;
-    pages(client, &filter, |rule| {
+    pages(client, &filter, |rule, version| {
         count += 1;
-        printed(&line(rule))
+        printed(&line(rule, version))
     })?;
     if count == 0 {
         say("there are no such rules\n");
@@ -249,8 +283,8 @@ fn list(client: &mut AdminClient, limit: Option<&str>, key: Option<&str>) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// A rule in a line.
-fn line(rule: &Value) -> String {
+/// A rule and its version in a line.
+fn line(rule: &Value, version: &Value) -> String {
     let text = |name: &str| rule[name].as_str().unwrap_or_default().to_owned();
     let mut changes = Vec::new();
     for name in ["rate", "burst", "max", "mode", "priority", "from", "until"] {
@@ -265,11 +299,12 @@ fn line(rule: &Value) -> String {
     if rule["exempt"] == true {
         changes.push("exempt".to_owned());
     }
-    format!("{}\t{}\t{}\t{}\n", text("id"), text("limit"), text("key"), changes.join(", "))
+    let version = version.as_u64().map_or(String::new(), |version| format!("\tversion {version}"));
+    format!("{}\t{}\t{}\t{}{version}\n", text("id"), text("limit"), text("key"), changes.join(", "))
 }
 
 fn export(client: &mut AdminClient) -> Result<ExitCode, String> {
-    pages(client, "", |rule| printed(&format!("{rule}\n")))?;
+    pages(client, "", |rule, _| printed(&format!("{rule}\n")))?;
     Ok(ExitCode::SUCCESS)
 }
 

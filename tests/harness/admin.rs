@@ -28,10 +28,20 @@ impl Gateway {
     /// Writes something through the admin API, with the token.
     #[track_caller]
     pub fn admin_put(&self, target: &str, body: &str) -> Response {
+        self.admin_write("PUT", target, body)
+    }
+
+    #[track_caller]
+    pub fn admin_post(&self, target: &str, body: &str) -> Response {
+        self.admin_write("POST", target, body)
+    }
+
+    #[track_caller]
+    fn admin_write(&self, method: &str, target: &str, body: &str) -> Response {
         let (token, length) = (format!("Bearer {TOKEN}"), body.len().to_string());
         let mut client = Client::connect(self.admin);
         let headers = [("host", "localhost"), ("authorization", &*token), ("content-length", &*length)];
-        client.request("PUT", target, &headers).send(body);
+        client.request(method, target, &headers).send(body);
         client.response()
     }
 

@@ -350,7 +350,7 @@ fn the_command() {
     ]);
     assert!(code == 0 && told.contains("they asked"), "{told}");
     in_force(&gateway, "k1", 50);
-    assert_eq!(run(&["list"]), (0, "acme\tper-key\tk1\trate 50/366d\n".to_owned()));
+    assert_eq!(run(&["list"]), (0, "acme\tper-key\tk1\trate 50/366d\tversion 1\n".to_owned()));
     let (code, told) = run(&["set", "bad", "--limit", "per-key", "--key", "k1", "--rate", "50"]);
     assert!(code == 1 && told.contains("expected a rate"), "{told}");
     let (_, exported) = run(&["export"]);
@@ -375,18 +375,24 @@ fn the_command() {
         "{told}"
     );
     std::fs::write(folder.path().join("many.ndjson"), many).unwrap();
-    assert_eq!(run(&["import", "many.ndjson", "--batch", "7"]), (0, "7 rules changed\n".to_owned()));
-    assert_eq!(run(&["import", "many.ndjson", "--batch", "4"]), (0, "7 rules changed\n".to_owned()));
+    assert_eq!(run(&["import", "many.ndjson", "--batch", "7"]), (0, "1 rules changed\n".to_owned()));
+    assert_eq!(run(&["import", "many.ndjson", "--batch", "4"]), (0, "0 rules changed\n".to_owned()));
     std::fs::write(folder.path().join("many.ndjson"), "").unwrap();
     assert_eq!(run(&["import", "many.ndjson"]), (0, "0 rules changed\n".to_owned()));
     let (code, told) = run(&["rm", "acme", "--dry-run"]);
     assert!(code == 0 && told.contains("\"dry_run\": true"), "{told}");
-    assert_eq!(run(&["rm", "acme"]).0, 0);
+    let (code, told) = run(&["patch", "acme", "{\"rate\": \"60/366d\"}", "--if-match", "2"]);
+    assert!(code == 0 && told.contains("60/366d") && told.contains("they asked"), "{told}");
+    in_force(&gateway, "k9", 60);
+    let (_, listed) = run(&["list", "--key", "k9"]);
+    let version = listed.trim().rsplit(' ').next().unwrap();
+    assert_eq!(run(&["rm", "acme", "--if-match", "2"]).0, 1, "it has another version");
+    assert_eq!(run(&["rm", "acme", "--if-match", version]).0, 0);
     in_force(&gateway, "k9", 5);
     let (code, told) = run(&["get", "acme"]);
     assert!(code == 1 && told.contains("there is no rule `acme`"), "{told}");
     let changes = gateway.admin_get("/rules:changes?since=1").text();
-    assert_eq!(changes.lines().count(), 9, "{changes}");
+    assert_eq!(changes.lines().count(), 10, "{changes}");
 }
 
 /// A new process takes over with the rules, and can change them; a process that asks and goes away changes nothing.

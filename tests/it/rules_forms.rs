@@ -149,3 +149,40 @@ fn a_rule_that_is_accepted_applies() {
         assert_eq!(gateway.admin_change("DELETE", "/rules/r").status, 204);
     }
 }
+
+/// Changes that could be read in two ways are refused.
+#[test]
+fn doubtful_changes_are_refused() {
+    let gateway = Gateway::start(
+        "rules: {file: rules.db}\nlimits: {l: {key: api_key, rate: 5/day}, off: {key: api_key, rate: 5/day, mode: 'off'}}\n\
+         routes: [{name: all, respond: {status: 200}, limits: [l, off]}]\n",
+    );
+    let rule = |limit: &str, more: &str| {
+        format!("{{\"limit\": \"{limit}\", \"key\": \"k\", \"rate\": \"7/day\"{more}}}")
+    };
+    let put = |query: &str, body: &str| gateway.admin_put(&format!("/rules/r{query}"), body);
+    for query in ["?dry_run=1", "?dry_run=true", "?dry_run="] {
+        assert_eq!(put(query, &rule("l", "")).status, 200, "{query}");
+        assert_eq!(gateway.admin_get("/rules/r").status, 404, "{query}");
+    }
+    assert_eq!(put("?dry_run=yes", &rule("l", "")).status, 400);
+    assert_eq!(put("?dry_run=false", &rule("l", "")).status, 201);
+    assert_eq!(put("?dry_run=0", &rule("l", "")).status, 200);
+    assert_eq!(put("", &rule("off", ", \"mode\": \"enforce\"")).status, 422);
+    assert_eq!(put("", &rule("off", "")).status, 200, "for when it is on again");
+    let batch = |line: &str| gateway.admin_post("/rules:batch", line);
+    let line = |more: &str| {
+        format!("{{\"id\": \"r\", \"limit\": \"l\", \"key\": \"k\", \"rate\": \"7/day\"{more}}}\n")
+    };
+    for more in [", \"if_match\": 1.5", ", \"key\": \"other\"", ", \"if_match\": 1, \"if_match\": 2"] {
+        let answer = batch(&line(more));
+        assert_eq!(answer.status, 422, "{more}: {}", answer.text());
+    }
+    assert_eq!(batch("{\"delete\": \"a\", \"delete\": \"r\"}\n").status, 422);
+    assert!(batch(&line("")).text().contains("\"changed\":true"));
+    assert!(batch(&line("")).text().contains("\"changed\":false"));
+    let listed = gateway.admin_get("/rules").json();
+    assert_eq!(listed["versions"].as_array().map(Vec::len), Some(1));
+    let etag = gateway.admin_get("/rules/r").header("etag").unwrap().to_owned();
+    assert_eq!(format!("\"{}\"", listed["versions"][0]), etag);
+}

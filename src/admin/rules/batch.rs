@@ -1,11 +1,14 @@
 //! `POST /rules:batch`: many changes, all or none. A line is a rule, which is put, or `{"delete": "ID"}`.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value, json};
-use sluicegate_rules::{Op, Outcome, Precondition, Rule, Write};
+use sluicegate_rules::{Op, Outcome, Precondition, Rule, Stored, Write};
 
 use super::check::{self, Fault};
 use super::{Admin, Answer, LARGEST_BATCH, NDJSON, Writer, answer, asked, body, problem, problem_body};
@@ -73,9 +76,14 @@ fn change(snapshot: &Snapshot, line: &str) -> Result<Write, Vec<Fault>> {
     let wrong = |detail: String| vec![Fault::new("", detail)];
     let mut value: Value =
         serde_json::from_str(line).map_err(|error| wrong(format!("this is not JSON: {error}")))?;
+    if let Ok(Keys { twice: Some(key) }) = serde_json::from_str(line) {
+        return Err(wrong(format!("the line has `{key}` twice")));
+    }
     let precondition = match value.as_object_mut().and_then(|line| line.remove("if_match")) {
         None | Some(Value::Null) => Precondition::None,
-        Some(Value::Number(version)) => Precondition::Version(version.as_u64().into_iter().collect()),
+        Some(Value::Number(version)) if version.is_u64() => {
+            Precondition::Version(version.as_u64().into_iter().collect())
+        }
         Some(_) => return Err(vec![Fault::new("if_match", "a version is a whole number")]),
     };
     if let Some(id) = value.get("delete") {
@@ -121,5 +129,36 @@ fn line(index: usize, outcome: &Outcome) -> String {
         _ => 200,
     };
     let etag = version.map(|version| format!("\"{version}\""));
-    format!("{}\n", json!({ "index": index, "id": id, "status": status, "etag": etag }))
+    let rule = |stored: &Option<Stored>| stored.as_ref().map(|stored| stored.rule.clone());
+    let changed = rule(&outcome.before) != rule(&outcome.after);
+    format!("{}\n", json!({ "index": index, "id": id, "status": status, "etag": etag, "changed": changed }))
+}
+
+/// The keys of a JSON object: whether one of them is there twice, of which readers keep the last one without a word.
+struct Keys {
+    twice: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Keys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OfObject;
+        impl<'de> Visitor<'de> for OfObject {
+            type Value = Keys;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Keys, A::Error> {
+                let (mut seen, mut twice) = (BTreeSet::new(), None);
+                while let Some((key, IgnoredAny)) = map.next_entry::<String, IgnoredAny>()? {
+                    if !seen.insert(key.clone()) {
+                        twice.get_or_insert(key);
+                    }
+                }
+                Ok(Keys { twice })
+            }
+        }
+        deserializer.deserialize_map(OfObject)
+    }
 }

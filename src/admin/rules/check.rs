@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use sluicegate_limiter::Usage;
-use sluicegate_rules::{Outcome, Pattern, Rule, canonical};
+use sluicegate_rules::{Outcome, Pattern, Rule, RuleMode, canonical};
 
 use crate::admin::Admin;
 use crate::keys::{self, Fingerprint, Forms, KeyText, stored_form};
 use crate::snapshot::Snapshot;
-use sluicegate_config::nearest;
+use sluicegate_config::{Mode, nearest};
 
 /// Something that is wrong with one field of a rule.
 pub(super) struct Fault {
@@ -80,6 +80,11 @@ pub(super) fn faults(snapshot: &Snapshot, rule: &Rule) -> Vec<Fault> {
         }
         return faults;
     };
+    if let (Mode::Off, Some(RuleMode::Enforce | RuleMode::Shadow)) = (limit.config.mode, rule.mode) {
+        let detail =
+            format!("the limit `{}` is off: no rule applies to it; change its mode in the file", rule.limit);
+        faults.push(Fault::new("mode", detail));
+    }
     if rule.rate.is_some() || rule.burst.is_some() || rule.max.is_some() {
         let field = match (&rule.rate, rule.burst) {
             (Some(_), _) => "rate",

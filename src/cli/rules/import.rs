@@ -52,7 +52,8 @@ pub(super) fn import(
         if let Some(told) = reply.errors(read) {
             return Ok(fail(INVALID, stopped(read, &told)));
         }
-        changed += reply.success().map_err(|error| stopped(read, &error))?.lines().count();
+        let told = reply.success().map_err(|error| stopped(read, &error))?;
+        changed += told.lines().filter(|line| !line.contains("\"changed\":false")).count();
         read += count;
         if batch.is_none_or(|most| count < most) {
             break;
