@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::call::Items;
+use super::delivery::Delivery;
 use super::store::Store;
 
 /// The largest number of requests that share a call.
@@ -42,7 +43,7 @@ struct Batch {
 
 /// A request that waits.
 struct Waiter {
-    answer: oneshot::Sender<Option<Decision>>,
+    answer: oneshot::Sender<Option<Delivery>>,
     since: Time,
 }
 
@@ -126,7 +127,7 @@ impl Store {
         ) {
             crate::store::spawn_local(Rc::clone(self).run_batch(batch_key, Rc::new(items)));
         }
-        decision.await.ok().flatten()
+        decision.await.ok().flatten()?.take()
     }
 
     /// Waits for the first attempt to connect. `None` if a server that is needed cannot be called.
@@ -168,9 +169,7 @@ impl Store {
             let decided = self.decide_batch(&guard.batch_key, &items, requests.len(), until).await;
             let mut decisions = decided.unwrap_or_default().into_iter();
             for request in requests {
-                if let Err(Some(mut unused)) = request.answer.send(decisions.next()) {
-                    unused.holds.give_up(self.clock.now()); // the client has gone
-                }
+                let _ = request.answer.send(decisions.next()); // dropped if the client has gone
             }
         }
     }
@@ -182,7 +181,7 @@ impl Store {
         items: &Rc<Items>,
         requests: usize,
         until: Time,
-    ) -> Option<Vec<Decision>> {
+    ) -> Option<Vec<Delivery>> {
         let next_after = self.share(NEXT_AFTER);
         let mut call = std::pin::pin!(self.ask(items, requests, until));
         loop {

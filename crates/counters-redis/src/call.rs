@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use super::cluster::Servers;
 use super::connection::{CallClass, CallError, Connection, Pending};
 use super::corrections::{ChargeInStore, QueuedCharge};
+use super::delivery::{Delivery, FinalCharge};
 use super::evaluation::{self, Outcome};
 use super::key_name::StoreKey;
 use super::lease::Lease;
@@ -69,10 +70,10 @@ impl Store {
     /// other. Charges are refunded if a later call refuses.
     pub(super) async fn ask(
         self: &Rc<Self>,
-        items: &Items,
+        items: &Rc<Items>,
         requests: usize,
         until: Time,
-    ) -> Option<Vec<Decision>> {
+    ) -> Option<Vec<Delivery>> {
         let mut outcomes: SmallVec<[Outcome; 1]> = SmallVec::new();
         let mut admitted = requests;
         for group in self.groups(items) {
@@ -288,11 +289,11 @@ impl Store {
     /// The decision about one request, with what it holds.
     fn decision(
         self: &Rc<Self>,
-        items: &Items,
+        items: &Rc<Items>,
         outcomes: &mut [Outcome],
         request: usize,
         admitted: bool,
-    ) -> Decision {
+    ) -> Delivery {
         let mut whole = Decision { admitted, ..Decision::default() };
         if let [only] = outcomes {
             whole.verdicts = std::mem::take(&mut only.decisions[request].verdicts);
@@ -307,22 +308,30 @@ impl Store {
                 whole.delay = whole.delay.max(decision.delay);
             }
         }
+        let mut charges = SmallVec::new();
         if admitted {
-            whole.holds = self.holds(items, outcomes, request);
+            (whole.holds, charges) = self.holds(items, outcomes, request);
         } else {
             whole.delay = Span::ZERO;
         }
-        whole
+        Delivery::new(self, items, whole, charges)
     }
 
-    /// What an admitted request holds: places, positions in queues, and charges that may change.
-    fn holds(self: &Rc<Self>, items: &Items, outcomes: &[Outcome], request: usize) -> Holds {
-        let mut holds = Holds::default();
-        let charges = outcomes.iter().flat_map(|outcome| &outcome.charges);
-        for evaluation::Charge { item, delay, receipt, .. } in
-            charges.filter(|charge| charge.request == request)
+    /// What an admitted request holds: places, positions in queues, and charges that may change; and its other charges.
+    fn holds(
+        self: &Rc<Self>,
+        items: &Items,
+        outcomes: &[Outcome],
+        request: usize,
+    ) -> (Holds, SmallVec<[FinalCharge; 2]>) {
+        let (mut holds, mut others) = (Holds::default(), SmallVec::new());
+        let charges =
+            outcomes.iter().flat_map(|outcome| outcome.charges.iter().map(|charge| (charge, outcome.holder)));
+        for (evaluation::Charge { item, delay, receipt, .. }, holder) in
+            charges.filter(|(charge, _)| charge.request == request)
         {
-            let item = &items[*item];
+            let at = *item;
+            let item = &items[at];
             let StoreKey { limit, key, .. } = &item.key;
             let charge =
                 || ChargeInStore { store: Rc::clone(self), key: item.key.clone(), receipt: *receipt };
@@ -337,9 +346,11 @@ impl Store {
                 holds.push(Hold::queued(limit, *key, item.cost, due, Box::new(QueuedCharge(charge()))));
             } else if item.for_now {
                 holds.push(charged());
+            } else {
+                others.push((at, *receipt, holder));
             }
         }
-        holds
+        (holds, others)
     }
 }
 

@@ -24,6 +24,7 @@ mod clock;
 mod cluster;
 mod connection;
 mod corrections;
+mod delivery;
 mod dial;
 mod evaluation;
 mod exchange;

@@ -1,6 +1,7 @@
 //! Tests that measure time, on real Redis servers: no more than two of them run at once (see
 //! tests/harness/permits.rs).
 
+mod cancellations;
 mod regions;
 mod store_chaos;
 mod store_cluster;
