@@ -8,7 +8,7 @@
 //! | 1 | flags: 1 the limit is enforced, 2 the cost is never admitted, 4 it bans |
 //! | buckets | scale 8 (a double), parts of a microsecond 4, then cost, room, whole and most, each 7 + 4, scale of a request 8 |
 //! | fixed_window | period 6, count 4, cost 4 |
-//! | sliding_window | period 6, slices 2 (plus 32768 if it is strict), count 4, cost 4 |
+//! | sliding_window | period 6, slices 2 (plus 32768 if it is strict), count 4, cost 6 |
 //! | sliding_log | period 6, count 4, cost 4, whether it counts the rejected 1 |
 //! | concurrency | max 4, cost 4 |
 //! | a ban, at the end | refusals 2, the time within which they count 7, how long it lasts 7 |
@@ -148,7 +148,7 @@ pub(super) fn argument(quota: &Quota, enforces: bool, cost: u64) -> Vec<u8> {
         Quota::SlidingWindow(window, rate) => {
             let strict = if window.is_strict() { STRICT } else { 0 };
             let slices = (u16::try_from(window.slices()).unwrap_or(u16::MAX) | strict).to_be_bytes();
-            [&[3, flags][..], &period(*rate), &slices, &number(rate.count()), &cost_bytes].concat()
+            [&[3, flags][..], &period(*rate), &slices, &number(rate.count()), &wide(cost)].concat()
         }
         Quota::SlidingLog(log, rate) => {
             let counts = [u8::from(log.counts_rejected())];
@@ -325,6 +325,12 @@ fn period(rate: Rate) -> [u8; 6] {
 /// A count, which is at most [`MAX_COUNT`](sluicegate_limiter::MAX_COUNT).
 fn number(count: u64) -> [u8; 4] {
     u32::try_from(count).unwrap_or(u32::MAX).to_be_bytes()
+}
+
+/// A cost that may be the sum of many late ones.
+fn wide(cost: u64) -> [u8; 6] {
+    let [_, _, bytes @ ..] = cost.min((1 << 48) - 1).to_be_bytes();
+    bytes
 }
 
 fn list(value: &Value) -> Result<&[Value], Malformed> {

@@ -11,7 +11,7 @@ use super::protocol::{Malformed, time, whole};
 ///
 /// - a bucket: the debt, in microseconds and parts
 /// - fixed_window: the index of the window and what is used in it
-/// - sliding_window: the index of the newest sub-window, and 4 bytes for each count, newest first
+/// - sliding_window: the index of the newest sub-window, the bytes of a count, and the counts, newest first
 /// - sliding_log: instants and places in turn: the oldest ones that decide when a request fits, merged, and the rest with the
 ///   newest instant. No place becomes free too early.
 /// - concurrency: the number of taken places, and of those that this gateway holds
@@ -32,8 +32,8 @@ pub(super) fn read_state(quota: &Quota, state: &[Value], now: Time) -> Result<Re
             RemoteState::FixedWindow(*window, Window::new(index, whole(used)?))
         }
         Quota::SlidingWindow(window, _) => {
-            let (index, counts) = two()?;
-            RemoteState::SlidingWindow(*window, window.state(index, numbers(counts)?))
+            let [index, width, counts] = state else { return Err(Malformed("a state of three values")) };
+            RemoteState::SlidingWindow(*window, window.state(whole(index)?, numbers(whole(width)?, counts)?))
         }
         Quota::SlidingLog(log, _) => RemoteState::SlidingLog(*log, places(state)?),
         Quota::Concurrency(places, _) => {
@@ -47,13 +47,15 @@ fn micros((whole_micros, part): (u64, &Value)) -> Result<Micros, Malformed> {
     Ok(Micros { whole: whole_micros, part: whole(part)? })
 }
 
-fn numbers(packed: &Value) -> Result<impl Iterator<Item = u32>, Malformed> {
+fn numbers(width: u64, packed: &Value) -> Result<impl Iterator<Item = u64>, Malformed> {
     let Value::BulkString(bytes) = packed else { return Err(Malformed("packed counts")) };
-    let (words, rest) = bytes.as_chunks::<4>();
-    if !rest.is_empty() {
-        return Err(Malformed("counts of 4 bytes"));
+    match usize::try_from(width) {
+        Ok(width @ (4 | 6)) if bytes.len().is_multiple_of(width) => {
+            let number = |count: &[u8]| count.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+            Ok(bytes.chunks_exact(width).map(number))
+        }
+        _ => Err(Malformed("counts of 4 or 6 bytes")),
     }
-    Ok(words.iter().map(|word| u32::from_be_bytes(*word)))
 }
 
 fn places(list: &[Value]) -> Result<Log, Malformed> {

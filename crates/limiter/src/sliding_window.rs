@@ -18,8 +18,12 @@ pub struct SlidingWindow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slices {
     index: u64,
-    counts: Box<[u32]>,
+    counts: Box<[u64]>,
 }
+
+/// The largest count of a sub-window, so that the sum of 1,001 fits a double, in which a store computes. A quota admits at most
+/// [`MAX_COUNT`](crate::MAX_COUNT): a window that is above it by more than this factor of 4,398 is refused as if it were not.
+const MOST: u64 = (1 << 42) - 1;
 
 /// A point in time in units of 1/slices ns, in which the length of a sub-window is a whole number: the nanoseconds of the
 /// period.
@@ -56,11 +60,11 @@ impl SlidingWindow {
 
     /// The state of a key whose newest sub-window has this index since the Unix epoch, with the counts of it and of the
     /// sub-windows before it, newest first.
-    pub fn state(&self, index: u64, counts: impl Iterator<Item = u32>) -> Slices {
+    pub fn state(&self, index: u64, counts: impl Iterator<Item = u64>) -> Slices {
         let mut all = vec![0; self.slices as usize + 1];
         let mut any = false;
         for (place, count) in all.iter_mut().zip(counts) {
-            *place = count;
+            *place = count.min(MOST);
             any |= count > 0;
         }
         if any { Slices { index, counts: all.into_boxed_slice() } } else { Slices::default() }
@@ -107,7 +111,8 @@ impl SlidingWindow {
         (state.index + age)
             .checked_sub(index)
             .and_then(|place| state.counts.get(usize::try_from(place).ok()?))
-            .map_or(0, |count| u64::from(*count))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// The sum of the counts at `index` that count in full, and the oldest count, which is weighted.
@@ -181,8 +186,7 @@ impl Algorithm for SlidingWindow {
 
     fn charge(&self, state: &mut Slices, now: Time, cost: u64) -> Receipt {
         self.advance(state, now);
-        let cost = u32::try_from(cost).unwrap_or(u32::MAX);
-        state.counts[0] = state.counts[0].saturating_add(cost);
+        state.counts[0] = state.counts[0].saturating_add(cost).min(MOST);
         Receipt::from_number(state.index.into())
     }
 
@@ -190,7 +194,7 @@ impl Algorithm for SlidingWindow {
         let age = u128::from(state.index).checked_sub(charge.at);
         let place = age.and_then(|age| usize::try_from(age).ok());
         if let Some(count) = place.and_then(|place| state.counts.get_mut(place)) {
-            *count = u128::from(*count).saturating_sub(charge.amount) as u32; // not more than it was
+            *count = u128::from(*count).saturating_sub(charge.amount) as u64; // not more than it was
         }
     }
 

@@ -2,7 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use sluicegate_limiter::{
-    Algorithm, Ban, FixedWindow, LeakyBucket, Rate, Refusal, Span, Strikes, Tat, Time, TokenBucket, Window,
+    Algorithm, Ban, FixedWindow, LeakyBucket, Rate, Refusal, SlidingWindow, Span, Strikes, Tat, Time,
+    TokenBucket, Window,
 };
 
 fn rate(count: u64, seconds: u64) -> Rate {
@@ -83,4 +84,20 @@ fn a_window_ahead_of_the_clock_is_carried_over() {
         assert_eq!(new.usage(&window, at(seconds)).remaining, 3, "at {seconds}");
     }
     assert_eq!(new.usage(&window, at(990)).remaining, 10);
+}
+
+/// Of 20 GB at a limit of 1 GB an hour a twentieth has to be left before the next byte fits.
+#[test]
+fn a_sliding_window_counts_costs_above_32_bits_in_full() {
+    let window = SlidingWindow::new(rate(1_000_000_000, 3_600), 1).unwrap();
+    let (mut slices, start) = (window.state(0, std::iter::empty()), at(3_600_000));
+    let receipt = window.charge(&mut slices, start, 1_000_000_000);
+    window.settle(&mut slices, start, 19_000_000_000);
+    let wait = Span::from_nanos((3_600 + 3_420) * 1_000_000_000 + 1);
+    assert_eq!(window.check(&slices, start, 1), Err(Refusal::Until(wait)));
+    let free = start.plus(wait);
+    assert!(window.check(&slices, free, 1).is_ok());
+    assert!(window.check(&slices, Time::from_nanos(free.as_nanos() - 1), 1).is_err());
+    window.refund(&mut slices, start, 1_000_000_000, receipt);
+    assert_eq!(window.usage(&slices, start).remaining, 0, "the other 19 GB stay charged");
 }

@@ -37,14 +37,14 @@ local function set(key, old, value, micros)
     end
 end
 
--- floor(a * b / c) and the remainder, for a <= c < 2^45 and b < 2^35, although a * b may exceed 2^53.
+-- floor(a * b / c) and the remainder, for a <= c < 2^45 and b < 2^42, although a * b may exceed 2^53.
 local function muldiv(a, b, c)
     local product = a * b
     if product < 9007199254740992 then
         local rest = product % c
         return (product - rest) / c, rest
     end
-    local quotient, rest, limb = 0, 0, 268435456
+    local quotient, rest, limb = 0, 0, 34359738368
     while limb >= 1 do
         local digit = math.floor(b / limb) % 128
         local sum = rest * 128 + a * digit

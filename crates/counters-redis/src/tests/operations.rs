@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
 use sluicegate_counters::{KeyState, RemoteState};
-use sluicegate_limiter::{Algorithm, InFlight, Micros, Quota, Span, Time};
+use sluicegate_limiter::{Algorithm, InFlight, MAX_COUNT, Micros, Quota, Span, Time};
 
 use super::quotas::{by_calendar, fixed, fresh, leaky, log, places, quotas, rate, size, sliding, token};
 use super::server::{HOLDER, Server, Store, decided};
@@ -106,6 +106,52 @@ fn what_was_spent_unheard_is_charged_in_full() {
     }
     let told = store.spend(&["spent:places".into()], &[&places(5)], &[spend_argument(&places(5), 2)]);
     assert_eq!(told.keys[0], fresh(&places(5)), "places are held, not spent");
+}
+
+/// A sub-window counts as much as the core counts, also what 4 bytes do not hold, and values of 4 bytes a count can be read.
+#[test]
+fn a_sliding_window_counts_costs_above_32_bits_in_full() {
+    let server = Server::start();
+    let mut store = server.connect_timeless();
+    let hour = 3_600_000_000;
+    for (i, slices) in [1, 3].into_iter().enumerate() {
+        store.now = NOW;
+        let (quota, keys) = (sliding(rate(MAX_COUNT, hour), slices), [format!("wide:{i}")]);
+        let mut local = fresh(&quota);
+        let mut receipts = Vec::new();
+        for amount in [7, 20_000_000_000, 5, 900_000_000_000, 5_000_000_000_000] {
+            let told = store.spend(&keys, &[&quota], &[spend_argument(&quota, amount)]);
+            receipts.push((amount, local.charge(told.now, amount)));
+            assert_eq!(told.keys[0], local, "{amount}");
+            assert_eq!(ask(&mut store, &keys[0], &quota, 1, MAX_COUNT).1, 0);
+            store.now += hour / u64::from(slices) * 2 / 5;
+        }
+        let (amount, receipt) = receipts[1];
+        let told = store.refund(&keys, &[&quota], &[refund_argument(&quota, quota.charged(amount, receipt))]);
+        local.refund(told.now, amount, receipt);
+        assert_eq!(told.keys[0].usage(told.now), local.usage(told.now));
+        for _ in 0..50 {
+            store.now += hour / 20;
+            let (now, _, state) = ask(&mut store, &keys[0], &quota, 0, 1);
+            assert_eq!(state.usage(now), local.usage(now), "{slices} at {now:?}");
+        }
+    }
+    store.now = NOW;
+    let quota = sliding(rate(10, hour), 1);
+    let index = NOW / hour;
+    let narrow = [&hour.to_be_bytes()[2..], &[0, 1], &index.to_be_bytes()[1..], &[0, 0, 0, 4], &[0, 0, 0, 6]];
+    store.put("narrow", &narrow.concat());
+    let (now, _, state) = ask(&mut store, "narrow", &quota, 0, 1);
+    assert_eq!(state, state_of(&quota, index, [4, 6]), "{now:?}");
+}
+
+fn state_of(quota: &Quota, index: u64, counts: [u64; 2]) -> RemoteState {
+    match quota {
+        Quota::SlidingWindow(window, _) => {
+            RemoteState::SlidingWindow(*window, window.state(index, counts.into_iter()))
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 /// What is given back is there again, also when more is given back than was taken, and a key that owes nothing is gone.

@@ -62,7 +62,7 @@ fn arguments_are_as_the_scripts_read_them() {
     let odd = leaky(rate(7, 90_000_000), 7, Some(Span::SECOND));
     assert_eq!(hex(argument(&odd, false, 2)), format!("0100{queue}{full}416885e6db6db6db"));
     assert_eq!(hex(argument(&fixed(minute), true, 101)), "02030000039387000000006400000065");
-    assert_eq!(hex(argument(&sliding(minute, 60), true, 5)), "0301000003938700003c0000006400000005");
+    assert_eq!(hex(argument(&sliding(minute, 60), true, 5)), "0301000003938700003c00000064000000000005");
     assert_eq!(hex(argument(&log(minute, true), true, 5)), "0401000003938700000000640000000501");
     assert_eq!(hex(argument(&places(8), true, 1)), "05010000000800000001");
     let receipt = Receipt::from_number(0x0102_0304_0506);
