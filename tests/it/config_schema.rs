@@ -68,7 +68,7 @@ const BEYOND: &[(&str, &str)] = &[
     ("does not say who clients are", "fields that depend on others"),
     ("is not forwarded as it was written", "fields that depend on others"),
     ("keeps its %2F", "fields that depend on others"),
-    ("so that none waits", "fields that depend on others"),
+    ("never waits in a lane", "fields that depend on others"),
     ("has no database but 0", "fields that depend on others"),
     ("a sentinel has no database", "fields that depend on others"),
     ("not a socket of this machine", "fields that depend on others"),

@@ -8,10 +8,12 @@ use crate::at::At;
 use crate::raw::RawLimit;
 use crate::raw_excess::RawPenalty;
 use crate::report::{Problem, Report};
-use crate::values;
+use crate::values::{self, grouped};
 
 /// The most requests of a key that wait when nothing else is said.
 const WAITERS: u64 = 100;
+/// The most that may be configured.
+const MOST_WAITERS: u64 = 10_000;
 
 /// The quota of the lane.
 pub(super) fn penalty(
@@ -43,14 +45,29 @@ pub(super) fn penalty(
         return None;
     };
     let waiters = raw.value.waiters.as_ref();
-    let waiters = waiters.map_or(Some(WAITERS), |n| in_range(n, 1..=10_000, "waiters", report));
+    let waiters = waiters.map_or(Some(WAITERS), |n| in_range(n, 1..=MOST_WAITERS, "waiters", report));
     let ((rate, _), waiters) = (value(rate, report, values::rate)?, waiters?);
-    if let Some(Cost::Constant(cost)) = cost
-        && *cost > waiters
-    {
-        let problem = format!("a request costs {cost} and the lane has {waiters} places, so that none waits");
-        report.error(Problem::new(raw.at, problem).help(format!("write `waiters: {cost}` or more")));
+    if let Some(cost) = cost.map(largest).filter(|cost| *cost > waiters) {
+        let cost_text = grouped(cost);
+        let problem = format!("a request that costs {cost_text} never waits in a lane with {waiters} places");
+        let help = match cost {
+            ..=MOST_WAITERS => format!("write `waiters: {cost}` or more"),
+            _ => format!("a lane has {} places at most: remove `penalty`", grouped(MOST_WAITERS)),
+        };
+        report.error(Problem::new(raw.at, problem).help(help));
     }
     let lane = LeakyBucket::new(rate, waiters, None).ok()?;
     Some(Quota::LeakyBucket(lane, rate, waiters))
+}
+
+/// The largest cost of a request that the file says.
+fn largest(cost: &Cost) -> u64 {
+    match cost {
+        Cost::Constant(cost) => *cost,
+        Cost::Header(_) | Cost::Check => 1,
+        Cost::Detailed(cost) => {
+            let (methods, routes) = (cost.methods.iter().map(|of| of.1), cost.routes.iter().map(|of| of.1));
+            methods.chain(routes).fold(cost.request, u64::max)
+        }
+    }
 }
