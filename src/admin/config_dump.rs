@@ -52,6 +52,7 @@ pub fn config(snapshot: &Snapshot) -> Value {
         "workers": config.workers,
         "max_head": config.max_head,
         "max_headers": client.max_headers,
+        "max_target": client.max_target,
         "underscores": if client.underscores { "forwarded" } else { "removed" },
         "min_body_rate": client.min_body_rate,
         "min_send_rate": client.min_send_rate,

@@ -80,13 +80,8 @@ fn key_tables(scrape: &mut Scrape, snapshot: &Snapshot, now: Time) {
     let most = |limit: &Arc<Limit>| limit.all().map(|limit| limit.config.max_keys as f64).sum();
     scrape.gauges(&families::MAX_KEYS, rows(snapshot, |limit| Some(most(limit))));
     let overflowed = |limit: &Arc<Limit>| limit.all().map(|limit| limit.counted.counters.overflowed()).sum();
-    let unreadable = |limit: &Arc<Limit>| {
-        limit
-            .config
-            .cost
-            .is_in_answers()
-            .then(|| limit.counted.counters.unreadable_costs.load(Ordering::Relaxed))
-    };
+    let unreadable =
+        |limit: &Arc<Limit>| Some(limit.counted.counters.unreadable_costs.load(Ordering::Relaxed));
     scrape.counters(&families::UNREADABLE_COSTS, rows(snapshot, unreadable));
     scrape.counters(&families::OVERFLOW, rows(snapshot, |limit| Some(overflowed(limit))));
     let leases = |limit: &Arc<Limit>, count: fn(&LeaseCounts) -> &AtomicU64| {

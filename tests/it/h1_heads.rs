@@ -1,6 +1,7 @@
 //! Request heads over HTTP/1.1: a head that servers could read in several ways is refused with an explanation and
 //! counted, and never reaches the upstream (RFC 9110, RFC 9112).
 
+use crate::harness::h2::{CONTINUATION, END, END_HEADERS, End, H2, HEADERS, block, frame, pseudo};
 use crate::harness::{FORWARD_ALL, Gateway, Response, Upstream, until};
 
 /// Asserts that each of these gets one problem of this status, behind which the connection ends, and that the upstream
@@ -308,4 +309,37 @@ fn empty_lines_before_a_request_are_skipped() {
             assert_eq!(client.response().status, 200, "{lines}");
         }
     }
+}
+
+/// The longest target is configurable, over HTTP/1.1 and HTTP/2.
+#[test]
+fn the_longest_target_is_configurable() {
+    let upstream = Upstream::answering("done");
+    for (config, longest) in
+        [("", 8 << 10), ("max_target: 1KiB\n", 1 << 10), ("max_target: 20KiB\n", 20 << 10)]
+    {
+        let gateway = Gateway::before(&upstream, &format!("{config}{FORWARD_ALL}"));
+        for (length, expected) in [(longest, 200), (longest + 1, 414)] {
+            let target = format!("/{}", "x".repeat(length - 1));
+            assert_eq!(gateway.get(&target).status, expected, "{config}{length}");
+            let mut h2 = H2::connect(gateway.edge);
+            h2.send(get_long(1, &target));
+            assert_eq!(h2.end(1), End::Status(expected), "{config}{length}, over HTTP/2");
+        }
+    }
+}
+
+/// A GET whose head takes several frames.
+fn get_long(stream: u32, target: &str) -> Vec<u8> {
+    let head = block(&pseudo("GET", target));
+    let mut pieces = head.chunks(16 << 10).peekable();
+    let mut out = Vec::new();
+    let mut kind = HEADERS;
+    while let Some(piece) = pieces.next() {
+        let last = if pieces.peek().is_none() { END_HEADERS } else { 0 };
+        let end = if kind == HEADERS { END } else { 0 };
+        out.extend(frame(kind, last | end, stream, piece));
+        kind = CONTINUATION;
+    }
+    out
 }

@@ -25,6 +25,8 @@ pub struct ClientConfig {
     pub min_send_rate: u64,
     /// Headers of a request.
     pub max_headers: usize,
+    /// Bytes of the target of a request.
+    pub max_target: usize,
     /// Whether headers with underscores in their names are forwarded.
     pub underscores: bool,
 }
@@ -40,6 +42,7 @@ impl Default for ClientConfig {
             min_body_rate: 240,
             min_send_rate: 240,
             max_headers: 100,
+            max_target: 8 << 10,
             underscores: false,
         }
     }

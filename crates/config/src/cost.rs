@@ -46,11 +46,6 @@ pub struct DetailedCost {
 }
 
 impl Cost {
-    /// Whether a header of answers says what they cost.
-    pub fn is_in_answers(&self) -> bool {
-        matches!(self, Self::Detailed(cost) if cost.response_header.is_some())
-    }
-
     /// The request header that says what it spends.
     #[inline]
     pub fn request_header(&self) -> Option<&HeaderName> {

@@ -87,6 +87,9 @@ mapping! {
         /// The maximum number of headers of a request. Default: 100.
         #[schemars(extend("minimum" = 10, "maximum" = 256))]
         max_headers: RawCount,
+        /// The maximum size of the path and query of a request; a longer one is answered 414. Default: 8KiB.
+        #[schemars(with = "Option<hints::Size>")]
+        max_target: RawText,
         /// The minimum average rate of a request body in bytes per second; 0 for no bound. Default: 240.
         #[schemars(with = "Option<hints::Size>")]
         min_body_rate: RawText,

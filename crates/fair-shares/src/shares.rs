@@ -17,6 +17,9 @@ const DIVIDED: (u64, u64) = (31, 32);
 /// The part of a demand that is kept at each tick; the rest is what was asked for since the last one. Demands are averages of about
 /// two seconds: over a shorter time, random arrivals look like more than the share of a consumer that is near it.
 const KEPT: f64 = 0.95;
+/// The same for averages of less than half a second, which count if they are so many times as large: somebody has begun to ask for much.
+const KEPT_LATEST: f64 = 0.75;
+const SUDDEN: u64 = 3;
 /// The late costs over which the average goes, about.
 const SMOOTHED: u64 = 8;
 /// The consumers that a gateway reports to the others by name.
@@ -276,11 +279,18 @@ impl Shares {
     fn tick(&mut self, now: Time, capacity: u64) {
         let elapsed = now.since(self.ticked).as_nanos();
         self.ticked = now;
-        let kept = KEPT.powi(i32::try_from(elapsed / TICK.as_nanos()).unwrap_or(i32::MAX).min(1_000));
+        let ticks = i32::try_from(elapsed / TICK.as_nanos()).unwrap_or(i32::MAX).min(1_000);
         for entry in self.table.all() {
             let asked = u128::from(std::mem::take(&mut entry.asked)) * u128::from(MILLION) * 1_000_000_000;
             let asked = (asked / u128::from(elapsed.max(1))) as f64;
-            entry.demand = (entry.demand as f64 * kept + asked * (1.0 - kept)) as u64;
+            let averaged = |before: u64, kept: f64| {
+                let kept = kept.powi(ticks);
+                (before as f64 * kept + asked * (1.0 - kept)) as u64
+            };
+            entry.usual = averaged(entry.usual, KEPT);
+            entry.latest = averaged(entry.latest, KEPT_LATEST);
+            let is_sudden = entry.latest / SUDDEN > entry.usual;
+            entry.demand = if is_sudden { entry.latest } else { entry.usual };
         }
         let processes = 1 + self.others.len() as u64;
         let mut elsewhere: HashMap<u64, (u64, u32)> = HashMap::new();
@@ -439,7 +449,7 @@ mod tests {
         }
         shares.look(NOW.plus(Span::from_millis(100)), C);
         let report = shares.report();
-        assert_eq!((report.heavy.len(), report.heavy[0].0, report.heavy[0].1), (64, 70, 150 * MILLION));
-        assert_eq!(report.light, 6 * 50 * MILLION);
+        assert_eq!((report.heavy.len(), report.heavy[0].0, report.heavy[0].1), (64, 70, 750 * MILLION));
+        assert_eq!(report.light, 6 * 250 * MILLION);
     }
 }

@@ -17,8 +17,11 @@ pub(crate) struct Entry {
     pub(crate) weight: u32,
     /// The tokens that were asked for since the last tick.
     pub(crate) asked: u64,
-    /// What it asks for, in millionths of a token per second, smoothed.
+    /// What it asks for, in millionths of a token per second.
     pub(crate) demand: u64,
+    /// What it has asked for over about two seconds, and over less than half of one.
+    pub(crate) usual: u64,
+    pub(crate) latest: u64,
     /// The demand at the other processes, in the same unit.
     pub(crate) elsewhere: u64,
     /// Its fair share of all processes together, in the same unit.

@@ -90,7 +90,7 @@ struct Server {
 
 impl Server {
     fn new(plan: Plan, pipe: DuplexStream) -> Self {
-        let limits = HeadLimits { bytes: 64 << 10, fields: 100 };
+        let limits = HeadLimits { bytes: 64 << 10, fields: 100, target: 8 << 10 };
         let session = Session::new(limits, Arc::default(), Duration::ZERO);
         Self { session, pipe, rest: Vec::new(), plan, requests: Vec::new(), now: Duration::ZERO, served: 0 }
     }

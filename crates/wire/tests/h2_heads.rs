@@ -49,8 +49,11 @@ fn connection(lines: &Lines) -> Vec<u8> {
 
 /// The request as our session accepts it.
 fn ours(bytes: &[u8]) -> Option<Head> {
-    let mut session =
-        Session::new(HeadLimits { bytes: 16 << 10, fields: 100 }, Arc::default(), Duration::ZERO);
+    let mut session = Session::new(
+        HeadLimits { bytes: 16 << 10, fields: 100, target: 8 << 10 },
+        Arc::default(),
+        Duration::ZERO,
+    );
     let Ok(Some(Event::Request { head: Ok((head, _)), ended: true, .. })) =
         session.next_event(&mut &bytes[..])
     else {

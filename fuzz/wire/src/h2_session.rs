@@ -17,7 +17,7 @@ use super::h2_frames::written_again;
 use super::{Input, frames};
 
 /// What heads may come to.
-pub const LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, fields: 64 };
+pub const LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, fields: 64, target: 8 << 10 };
 /// What may lie unsent: what the session allows before it is full, and what one step adds to it.
 const UNSENT: usize = 128 << 10;
 const DATE: [u8; 29] = *b"Sun, 06 Nov 1994 08:49:37 GMT";

@@ -60,9 +60,9 @@ impl Socket {
     /// every request passes here and an arrived one must be served before a timeout or a shutdown is considered.
     pub(crate) async fn next(&self, max_head: impl Fn() -> usize) -> Next {
         let deadline = &self.connection.deadline;
-        let mut decoder = RequestDecoder::default();
         let empty = self.state.borrow().read.is_empty();
         let times = self.connection.worker.client();
+        let mut decoder = RequestDecoder::new(times.max_target);
         self.set_timeout(if empty { times.idle } else { times.head });
         let backlog = &self.connection.worker.backlog;
         let mut has_waited = false;

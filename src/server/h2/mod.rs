@@ -44,7 +44,8 @@ pub(super) async fn serve(
     let worker = &connection.worker;
     let view = services.view();
     let config = &view.snapshot.config;
-    let limits = HeadLimits { bytes: config.max_head, fields: worker.client().max_headers };
+    let client = worker.client();
+    let limits = HeadLimits { bytes: config.max_head, fields: client.max_headers, target: client.max_target };
     let session = Session::new(limits, Arc::clone(&view.snapshot.flood_limits), worker.clock().uptime());
     let session = Rc::new(RefCell::new(session));
     drop(view); // the connection may outlive a reload

@@ -24,6 +24,7 @@ pub(super) fn client(raw: &RawConfig, report: &mut Report) -> ClientConfig {
     let request = time(times.and_then(|t| t.request.as_ref()));
     let min_body_rate = raw.min_body_rate.as_ref().and_then(|text| value(text, report, values::bytes));
     let min_send_rate = raw.min_send_rate.as_ref().and_then(|text| value(text, report, values::bytes));
+    let max_target = raw.max_target.as_ref().and_then(|text| max_target(text, report));
     let max_headers = raw.max_headers.as_ref().and_then(|n| in_range(n, 10..=256, "max_headers", report));
     ClientConfig {
         head,
@@ -34,6 +35,7 @@ pub(super) fn client(raw: &RawConfig, report: &mut Report) -> ClientConfig {
         min_body_rate: min_body_rate.unwrap_or(usual.min_body_rate),
         min_send_rate: min_send_rate.unwrap_or(usual.min_send_rate),
         max_headers: max_headers.map_or(usual.max_headers, |n| n as usize),
+        max_target: max_target.map_or(usual.max_target, |n| n as usize),
         underscores: underscores::forwarded(raw, report),
     }
 }
@@ -76,4 +78,12 @@ pub(super) fn drain(raw: &RawConfig, report: &mut Report) -> DrainConfig {
     let delay = fields.delay.as_ref().and_then(|text| at_most(text, "delay", (LONGEST_DELAY, "1h"), report));
     let deadline = fields.deadline.as_ref().and_then(|text| value(text, report, values::duration));
     DrainConfig { delay: delay.unwrap_or(default.delay), deadline: deadline.unwrap_or(default.deadline) }
+}
+
+fn max_target(text: &At<String>, report: &mut Report) -> Option<u64> {
+    value(text, report, |text| match values::bytes(text)? {
+        bytes @ 0x400..=0x10_0000 => Ok(bytes),
+        _ => Err(Mistake::new(format!("`max_target` is between 1KiB and 1MiB, not {text}"))
+            .help("heads have at most `max_head` bytes, of which it is a part")),
+    })
 }

@@ -211,7 +211,6 @@ fn check_drain(quota: &Quota, raw: &RawLimit, report: &mut Report) {
     }
 }
 
-/// Warns of limits that are valid but probably not intended.
 /// `80%`.
 fn warn(text: &str) -> Result<u32, Mistake> {
     match share(text)?.as_millionths() {
@@ -220,6 +219,28 @@ fn warn(text: &str) -> Result<u32, Mistake> {
     }
 }
 
+/// The memory of a limit above which it is warned of.
+const LARGE: u64 = 2 << 30;
+
+/// Warns of a limit whose keys are large and many.
+fn large_keys(name: &At<String>, limit: &LimitConfig, report: &mut Report) {
+    let (bytes, help) = match &limit.quota {
+        Quota::SlidingWindow(window, _) => (16 + 4 * (u64::from(window.slices()) + 1), "`slices`"),
+        Quota::SlidingLog(_, rate) => (48 + 16 * rate.count(), "the count of the rate"),
+        _ => return,
+    };
+    let all = bytes.saturating_mul(limit.max_keys as u64);
+    if all > LARGE {
+        let (all, keys, bytes) = (grouped(all >> 20), grouped(limit.max_keys as u64), grouped(bytes));
+        let problem = name.problem(format!(
+            "`{}` can take {all} MiB of memory: {keys} keys (`max_keys`) of up to {bytes} bytes",
+            name.value
+        ));
+        report.warning(problem.help(format!("lower {help}, or `max_keys`")));
+    }
+}
+
+/// Warns of limits that are valid but probably not intended.
 pub(super) fn warnings(
     limits: &Section<LimitConfig>,
     routes: &[RouteConfig],
@@ -254,6 +275,7 @@ pub(super) fn warnings(
         }
         ban::warnings(name, limit, report);
         cost::warnings(name, limit, report);
+        large_keys(name, limit, report);
         identity_rate::warnings(name, limit, report);
         sync::warnings(name, limit, report);
         let chosen = match &limit.cost {

@@ -14,7 +14,7 @@ use crate::{HeadError, Headers, RequestHead, RequestTarget};
 
 /// The most header fields, whatever the caller allows.
 const MAX_FIELDS: usize = 256;
-/// The longest request target, in bytes.
+/// The longest request target unless another bound is given, in bytes. Heads up to this length are always read.
 const MAX_TARGET: usize = 8 << 10;
 /// The most empty lines before a request: some clients send one after the body of the last request.
 const MAX_EMPTY_LINES: u8 = 8;
@@ -50,12 +50,20 @@ pub struct ResponseTerms {
 }
 
 /// Decodes the head of one request, which may arrive in pieces.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct RequestDecoder {
+    /// The longest request target, in bytes.
+    max_target: usize,
     /// The end of the head does not begin within this many bytes.
     searched: usize,
     /// The empty lines before the request (RFC 9112 §2.2) that were skipped.
     skipped: u8,
+}
+
+impl Default for RequestDecoder {
+    fn default() -> Self {
+        Self::new(MAX_TARGET)
+    }
 }
 
 const fn malformed(what: &'static str) -> HeadError {
@@ -63,6 +71,11 @@ const fn malformed(what: &'static str) -> HeadError {
 }
 
 impl RequestDecoder {
+    /// A decoder that refuses longer targets than this.
+    pub const fn new(max_target: usize) -> Self {
+        Self { max_target, searched: 0, skipped: 0 }
+    }
+
     /// Decodes the head and removes its bytes from `read`; `None` if it is not complete. `max_bytes` is called for heads
     /// above 8 KiB only; heads have at most `max_fields` header fields, and never more than 256.
     ///
@@ -87,7 +100,7 @@ impl RequestDecoder {
         // A head that arrives byte by byte is parsed again only when its end may have arrived.
         let searched = std::mem::replace(&mut self.searched, read.len());
         let parsed = if searched == 0 || has_end(&read[searched.saturating_sub(3)..]) {
-            parse(read, max_fields)?
+            parse(read, max_fields, self.max_target)?
         } else {
             None
         };
@@ -97,7 +110,7 @@ impl RequestDecoder {
                 Ok(Some(request))
             }
             None if read.len() < MAX_TARGET || read.len() < max_bytes() => Ok(None),
-            _ => Err(too_large(read)),
+            _ => Err(too_large(read, self.max_target)),
         }
     }
 }
@@ -108,14 +121,14 @@ fn has_end(read: &[u8]) -> bool {
 
 /// The error for a head that is too large: about its target, if that is too long.
 #[cold]
-fn too_large(read: &[u8]) -> HeadError {
+fn too_large(read: &[u8], max_target: usize) -> HeadError {
     let line = read.split(|b| *b == b'\n').next().unwrap_or_default();
     let target = line.iter().take(MAX_METHOD).position(|b| *b == b' ').map_or(&[][..], |at| &line[at + 1..]);
-    if target.len() > MAX_TARGET { HeadError::TargetTooLong } else { HeadError::TooLarge }
+    if target.len() > max_target { HeadError::TargetTooLong } else { HeadError::TooLarge }
 }
 
 /// Parses a complete head. Returns its length too.
-fn parse(read: &[u8], max_fields: usize) -> Result<Option<(usize, Request)>, HeadError> {
+fn parse(read: &[u8], max_fields: usize, max_target: usize) -> Result<Option<(usize, Request)>, HeadError> {
     let usual = parse::request(read, max_fields.min(MAX_FIELDS));
     let ((method, target, is_http10), headers, length) = match usual {
         Some(usual) => usual,
@@ -124,7 +137,7 @@ fn parse(read: &[u8], max_fields: usize) -> Result<Option<(usize, Request)>, Hea
             None => return Ok(None),
         },
     };
-    if target.len() > MAX_TARGET {
+    if target.len() > max_target {
         return Err(HeadError::TargetTooLong);
     }
     if headers.len() > max_fields {

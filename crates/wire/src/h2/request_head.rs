@@ -9,8 +9,6 @@ use crate::headers::parse::{LowerName, lower_name};
 use crate::number::read_decimal;
 use crate::{HeadError, Headers, RequestHead, RequestTarget};
 
-/// The longest request target in bytes, as in HTTP/1.1.
-const MAX_TARGET: usize = 8 << 10;
 /// The overhead in bytes that each field adds to the size of a header list (RFC 9113 §6.5.2).
 const FIELD_OVERHEAD: usize = 32;
 
@@ -21,6 +19,8 @@ pub struct HeadLimits {
     pub bytes: usize,
     /// Header fields.
     pub fields: usize,
+    /// Bytes of the request target.
+    pub target: usize,
 }
 
 /// Why the head of a request is refused.
@@ -115,7 +115,7 @@ impl RequestBuilder {
                 let method = Method::from_bytes(value).map_err(|_| RequestError::Malformed)?;
                 self.method.replace(method).is_some()
             }
-            b":path" => self.target.replace(target(value)?).is_some(),
+            b":path" => self.target.replace(target(value, self.limits.target)?).is_some(),
             b":scheme" => self.scheme.replace(matches!(value, b"http" | b"https")).is_some(),
             b":authority" => {
                 if !is_value(value) {
@@ -192,8 +192,8 @@ impl RequestBuilder {
 }
 
 /// The request target in `:path`.
-fn target(path: &[u8]) -> Result<RequestTarget, RequestError> {
-    if path.len() > MAX_TARGET {
+fn target(path: &[u8], most: usize) -> Result<RequestTarget, RequestError> {
+    if path.len() > most {
         return Err(RequestError::Refused(HeadError::TargetTooLong));
     }
     if let Some(target) = RequestTarget::origin(path) {
@@ -276,7 +276,8 @@ impl TrailersBuilder {
 mod tests {
     use super::*;
 
-    const LIMITS: HeadLimits = HeadLimits { bytes: 32 << 10, fields: 3 };
+    const MAX_TARGET: usize = 8 << 10;
+    const LIMITS: HeadLimits = HeadLimits { bytes: 32 << 10, fields: 3, target: MAX_TARGET };
     const USUAL: [(&str, &str); 4] =
         [(":method", "GET"), (":scheme", "http"), (":authority", "a.test"), (":path", "/x?y")];
 

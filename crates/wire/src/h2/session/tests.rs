@@ -14,8 +14,11 @@ const WHOLE: u8 = flag::END_HEADERS;
 
 /// A connection whose client has said SETTINGS with these.
 fn greeted(settings: &[(u16, u32)]) -> Session {
-    let mut session =
-        Session::new(HeadLimits { bytes: 32 << 10, fields: 100 }, Arc::default(), Duration::ZERO);
+    let mut session = Session::new(
+        HeadLimits { bytes: 32 << 10, fields: 100, target: 8 << 10 },
+        Arc::default(),
+        Duration::ZERO,
+    );
     assert_eq!(session.receive_preface(&mut &PREFACE[..]), Ok(true));
     let mut bytes = Vec::new();
     frame::settings(&mut bytes, settings);
