@@ -304,3 +304,26 @@ impl Drop for Hold {
         self.close();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sluicegate_limiter::{LeakyBucket, Quota, Rate, Span};
+
+    use super::*;
+    use crate::{decide, fixture};
+
+    /// The charge of a request whose turn has come is final: nothing is kept of it for as long as the request lasts.
+    #[test]
+    fn a_turn_that_has_come_keeps_no_charge() {
+        let rate = Rate::new(2, Span::SECOND).expect("a rate");
+        let queue = LeakyBucket::new(rate, 4, None).expect("a queue");
+        let limit = fixture::limit(Quota::LeakyBucket(queue, rate, 4), 10, 0);
+        let (now, key) = (Time::from_nanos(1_795_000_000_000_000_000), Fingerprint::from_hash(1));
+        let ask = || decide(&[Ask::new(&limit, key, 1, now)], true).holds;
+        let (_first, mut second) = (ask(), ask());
+        let open = |holds: &Holds| holds.0.iter().filter(|hold| hold.charge.is_some()).count();
+        assert_eq!(open(&second), 1, "it may still be given back");
+        assert_eq!(second.due(now.plus(Span::from_millis(500)), Waker::noop()), None);
+        assert_eq!(open(&second), 0);
+    }
+}

@@ -435,6 +435,7 @@ mod tests {
         assert_eq!(part(100, 10, 10, 4), 30); // 80 are left
         assert_eq!(part(100, 0, 900, 4), 6); // it may come here
         assert_eq!(part(100, 900, 0, 1), 100);
+        assert_eq!(part(100, 100, 200, 1), 33);
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl Terms {
 
 #[cfg(test)]
 mod tests {
-    use sluicegate_limiter::{FixedWindow, Rate};
+    use sluicegate_limiter::{FixedWindow, Rate, SlidingWindow};
 
     use super::*;
 
@@ -134,6 +134,8 @@ mod tests {
             (100_000, 100_000, 4, 1_250, 5_000),
             (100_000, 100_000, 3, 1_666, 4_998),
             (100_000, 1_000, 4, 125, 500),
+            (100_000, 1_001, 1, 500, 500),
+            (119, 119, 1, 5, 5),
             (100, 100, 10, 0, 0),
             (100, 1, 1, 0, 0),
         ] {
@@ -154,5 +156,8 @@ mod tests {
         let terms = Terms::new(&quota, ErrorBudget::USUAL, false);
         assert_eq!((terms.share(2), terms.over_admission(2)), (250, 0));
         assert_eq!(reserved(quota, ErrorBudget::USUAL), quota);
+        let sliding = SlidingWindow::new(rate, 7).expect("a window");
+        let terms = Terms::new(&Quota::SlidingWindow(sliding, rate), ErrorBudget::USUAL, false);
+        assert_eq!(terms.share(1), 71, "500 in seven sub-windows");
     }
 }

@@ -101,3 +101,45 @@ fn a_sliding_window_counts_costs_above_32_bits_in_full() {
     window.refund(&mut slices, start, 1_000_000_000, receipt);
     assert_eq!(window.usage(&slices, start).remaining, 0, "the other 19 GB stay charged");
 }
+
+/// Where a debt is larger than late costs may make it, because the clock was set back, a late cost does not make it smaller.
+#[test]
+fn a_late_cost_never_makes_a_debt_smaller() {
+    let bucket = TokenBucket::new(rate(5, 5), 5).unwrap().with_overdraft(0);
+    let mut debt = Tat::default();
+    bucket.charge(&mut debt, at(1_000), 5);
+    for _ in 0..2 {
+        assert_eq!(bucket.check(&debt, at(990), 1), Err(Refusal::Until(Span::from_secs(11))));
+        bucket.settle(&mut debt, at(990), 3);
+    }
+}
+
+/// Below empty, a token is worth more of the smaller bucket than above. Two charges that are both given back there take nothing
+/// of the third one with them.
+#[test]
+fn charges_that_are_given_back_after_a_reload_leave_the_others() {
+    let (old, new) =
+        (TokenBucket::new(rate(10, 10), 100).unwrap(), TokenBucket::new(rate(10, 10), 10).unwrap());
+    let mut debt = Tat::default();
+    old.charge(&mut debt, at(1_000), 50);
+    let mut charges = [35, 30].map(|cost| old.charged(cost, old.charge(&mut debt, at(1_000), cost)));
+    new.carry(&old, &debt, at(1_000), &mut charges);
+    new.rescale(&old, &mut debt, at(1_000));
+    let [first, mut second] = charges;
+    new.take_back(&mut debt, at(1_000), first, std::slice::from_mut(&mut second));
+    new.take_back(&mut debt, at(1_000), second, &mut []);
+    let left = new.usage(&debt, at(1_000)).remaining;
+    assert!(left <= 5, "{left} of 10, and 50 of 100 are still spent");
+}
+
+/// A debt of before a reload is cut to the overdraft that is in force.
+#[test]
+fn a_smaller_overdraft_cuts_the_debt() {
+    let old = TokenBucket::new(rate(10, 10), 10).unwrap();
+    let mut debt = Tat::default();
+    old.settle(&mut debt, at(1_000), 60);
+    assert_eq!(old.check(&debt, at(1_000), 1), Err(Refusal::Until(Span::from_secs(51))));
+    let new = old.with_overdraft(5);
+    new.rescale(&old, &mut debt, at(1_000));
+    assert_eq!(new.check(&debt, at(1_000), 1), Err(Refusal::Until(Span::from_secs(6))));
+}
