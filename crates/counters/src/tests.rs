@@ -9,7 +9,7 @@ use sluicegate_limiter::{
 };
 
 use super::fixture::limit;
-use super::{Ask, Bans, CostKind, CountedLimit, Decision, LateCost, decide};
+use super::{Ask, Bans, CostKind, CountedLimit, Decision, LateCost, decide, decide_for_now};
 use crate::Fingerprint;
 use crate::RemoteState;
 
@@ -328,6 +328,27 @@ fn pardon_is_for_one_key() {
     one(&limit, 2, now());
     assert!(limit.counters.pardon(key(1)) && !limit.counters.pardon(key(1)));
     assert!(one(&limit, 1, now()).admitted && !one(&limit, 2, now()).admitted);
+}
+
+/// What a request was charged before its key was pardoned is forgotten: it gives back nothing of what was charged since.
+#[test]
+fn a_pardon_forgets_open_charges() {
+    for quota in [token(5, 3_600, 5), fixed(5, 3_600)] {
+        let limit = limit(quota, 10, 0);
+        let spend = || decide_for_now(&[Ask::new(&limit, key(1), 5, now())]);
+        let forget: [&dyn Fn(); 2] = [&|| _ = limit.pardon(key(1)), &|| limit.forget()];
+        let mut before = spend();
+        for forget in forget {
+            forget();
+            let after = spend();
+            assert!(after.admitted);
+            before.holds.undo(now());
+            assert!(!one(&limit, 1, now()).admitted, "{quota:?}");
+            before = after;
+        }
+        before.holds.undo(now());
+        assert!(one(&limit, 1, now()).admitted, "{quota:?}");
+    }
 }
 
 /// Reloads while others decide never let more pass than the larger of the two quotas.

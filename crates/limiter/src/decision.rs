@@ -135,7 +135,7 @@ impl Receipt {
 
 impl Charge {
     /// A charge of nothing.
-    pub(crate) const NONE: Self = Self { amount: 0, at: 0 };
+    pub const NONE: Self = Self { amount: 0, at: 0 };
 
     /// The amount: ticks of a bucket, otherwise requests or places.
     pub const fn amount(self) -> u128 {

@@ -1,6 +1,6 @@
 //! What is done with one key outside of a decision: reading, refunding, removing, and learning what a store counted.
 
-use sluicegate_limiter::{Receipt, Refusal, Time, Usage};
+use sluicegate_limiter::{Charge, Receipt, Refusal, Time, Usage};
 
 use super::super::state_codec::StateCodec;
 use super::super::sync::{Ordering, lock};
@@ -48,7 +48,9 @@ impl<A: StateCodec> Table<A> {
 
     /// Removes the state of `key`; returns whether it had one.
     pub(crate) fn pardon(&self, key: Fingerprint) -> bool {
-        self.remove_key(&mut self.part(key), key)
+        let mut part = self.part(key);
+        part.open.of(key.get()).fill(Charge::NONE); // they are forgotten too: later charges are not theirs to give back
+        self.remove_key(&mut part, key)
     }
 
     /// Ends the charge of `key` with this ticket and refunds the last `cost` of the `whole` that was charged. `first` is called
@@ -122,6 +124,7 @@ impl<A: StateCodec> Table<A> {
     pub(crate) fn forget(&self) {
         for shard in &self.shards {
             let mut part = lock(&shard.0);
+            part.open.each(|_, charges| charges.fill(Charge::NONE));
             let gone = part.slots.clear() + part.own.clear();
             self.counts.entries.fetch_sub(gone, Ordering::Relaxed);
         }
