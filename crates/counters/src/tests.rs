@@ -372,3 +372,88 @@ fn reloads_under_load_lose_no_debt() {
     let rest = (0..1_000).take_while(|_| one(&limit, 1, now()).admitted).count() as u64;
     assert_eq!(passed.into_inner() + rest, 100);
 }
+
+/// A limit whose costs are known late.
+fn late(quota: Quota) -> Arc<CountedLimit> {
+    let made = limit(quota, 100, 0);
+    let cost = CostKind::Late(LateCost { limit: 0, request_bytes: false, response_bytes: false });
+    Arc::new(CountedLimit { cost, ..CountedLimit::new("late", made.quota, Arc::clone(&made.counters)) })
+}
+
+/// What one of several processes charges counts for each of them, also when it is settled or given back.
+#[test]
+fn a_share_is_settled_and_given_back_as_it_was_charged() {
+    let left = |limit: &Arc<CountedLimit>| limit.usage(key(1), now()).unwrap().remaining;
+    let limit = late(token(1, 1_000_000, 100));
+    let ask = || Ask { share: 2, ..Ask::new(&limit, key(1), 3, now()) };
+    let mut settled = decide(&[ask()], false);
+    assert_eq!(left(&limit), 94);
+    settled.holds.answered(|_, _| Some((5, 2)));
+    settled.holds.settle(now(), 0, 0);
+    assert_eq!(left(&limit), 86, "twice seven");
+    let mut undone = decide(&[ask()], false);
+    assert_eq!(left(&limit), 80);
+    undone.holds.undo(now());
+    assert_eq!(left(&limit), 86);
+}
+
+/// A request that a ban refuses counts for no other ban.
+#[test]
+fn a_banned_client_earns_no_other_ban() {
+    let ban = Ban::new(2, Span::from_secs(100), Span::from_secs(1_000)).unwrap();
+    let banning = |order: u64| {
+        let made = limit(token(1, 1_000_000, 1), 100, order);
+        let bans = Some(Arc::new(Bans::new(ban, 100)));
+        let counted = CountedLimit::new("banning", made.quota, Arc::clone(&made.counters));
+        Arc::new(CountedLimit { ban: Some(ban), bans, ..counted })
+    };
+    let (first, second) = (banning(0), banning(1));
+    // The first limit bans after two refusals.
+    (0..3).for_each(|_| _ = one(&first, 1, now()));
+    assert!(first.banned_for(key(1), now()).is_some());
+    assert!(one(&second, 1, now()).admitted);
+    for _ in 0..5 {
+        assert!(!decide(&[ask(&first, 1), ask(&second, 1)], false).admitted);
+    }
+    assert!(second.banned_for(key(1), now()).is_none());
+}
+
+/// The first of a queue is woken when the one before it leaves.
+#[test]
+fn leaving_wakes_the_next_of_a_queue() {
+    struct Counting(AtomicU64);
+    impl std::task::Wake for Counting {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let rate = rate(1, 1);
+    let limit = limit(Quota::LeakyBucket(LeakyBucket::new(rate, 10, None).unwrap(), rate, 10), 100, 0);
+    let mut queued: Vec<_> = (0..3).map(|_| decide(&[ask(&limit, 1)], true).holds).collect();
+    let woken = Arc::new(Counting(AtomicU64::new(0)));
+    let waker = Arc::clone(&woken).into();
+    let due = |holds: &mut crate::Holds| holds.due(now(), &waker);
+    assert_eq!(due(&mut queued[0]), None);
+    assert_eq!(due(&mut queued[2]), Some(now().plus(Span::from_secs(2))));
+    queued[1].give_up(now());
+    assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+    assert_eq!(due(&mut queued[2]), Some(now().plus(Span::SECOND)));
+}
+
+/// A log that counts refusals counts them also where many keys share a counter.
+#[test]
+fn refusals_count_where_keys_share_a_counter() {
+    let log = |counts: bool| {
+        let rate = rate(1, 10);
+        let quota = Quota::SlidingLog(SlidingLog::new(rate, counts).unwrap(), rate);
+        let limit = limit(quota, 1, 0);
+        assert!(one(&limit, 1, now()).admitted);
+        let at = |seconds| now().plus(Span::from_secs(seconds));
+        assert!(one(&limit, 2, at(0)).admitted, "the shared counter has a place, too");
+        assert!(!one(&limit, 3, at(5)).admitted);
+        assert!(one(&limit, 1, at(10)).admitted, "it keeps its counter");
+        one(&limit, 4, at(11)).admitted
+    };
+    assert!(log(false), "ten seconds after the admitted one");
+    assert!(!log(true), "the refused one counts");
+}
