@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::folder::Folder;
-use crate::harness::{Client, Fleet, Gateway, RedisServer, Setup, Stopwatch, patience, until};
+use crate::harness::{Client, Fleet, Gateway, RedisServer, Setup, Stopwatch, Upstream, patience, until};
 
 /// The rate of the limit, in requests per second: so low that also a slow machine sends more than twice as many.
 const RATE: f64 = 20.0;
@@ -38,6 +38,7 @@ struct Got {
 struct Sender<'a> {
     clients: Vec<Client>,
     headers: [(&'a str, &'a str); 1],
+    path: &'a str,
     sent: usize,
     /// The least time between two requests.
     pause: Duration,
@@ -47,7 +48,7 @@ struct Sender<'a> {
 impl<'a> Sender<'a> {
     fn new(gateways: &[Gateway], header: (&'a str, &'a str)) -> Self {
         let clients = gateways.iter().map(Gateway::client).collect();
-        Self { clients, headers: [header], sent: 0, pause: Duration::ZERO, last: None }
+        Self { clients, headers: [header], path: "/", sent: 0, pause: Duration::ZERO, last: None }
     }
 
     fn modest(self) -> Self {
@@ -63,7 +64,7 @@ impl<'a> Sender<'a> {
         let at = self.sent % self.clients.len();
         self.sent += 1;
         self.last = Some(Stopwatch::start());
-        let answer = self.clients[at].ask("GET", "/", &self.headers);
+        let answer = self.clients[at].ask("GET", self.path, &self.headers);
         match answer.status {
             200 => true,
             429 => {
@@ -228,9 +229,12 @@ fn shadow_mode_only_counts() {
 /// 10,000 bytes a second is enough for the second one and half of the first.
 #[test]
 fn late_costs_count_for_the_shares() {
-    for scope in
-        ["cost: {bytes: response, request: 1}", "cost: {bytes: both}", "cost: {bytes: response, request: 50}"]
-    {
+    for (scope, of) in [
+        ("cost: {bytes: response, request: 1}", "bytes"),
+        ("cost: {bytes: both}", "bytes"),
+        ("cost: {bytes: request}", "bytes_in"),
+        ("cost: {bytes: response, request: 50}", "bytes"),
+    ] {
         let rules = format!(
             "listen: [127.0.0.1:18080]\nlimits: {{l: {{key: global, rate: 10k/s, fair: {{by: header:x-tenant}}, {scope}}}}}\n\
              routes: [{{name: all, respond: {{status: 200}}, limits: [l]}}]\n"
@@ -238,7 +242,7 @@ fn late_costs_count_for_the_shares() {
         let line = |millis: u64, tenant: &str, bytes: u64| {
             format!(
                 "{{\"time\": {}.{:03}, \"client_ip\": \"192.0.2.1\", \"method\": \"GET\", \"path\": \"/\", \"status\": 200, \
-                 \"bytes\": {bytes}, \"headers\": {{\"x-tenant\": \"{tenant}\"}}}}\n",
+                 \"{of}\": {bytes}, \"headers\": {{\"x-tenant\": \"{tenant}\"}}}}\n",
                 1_720_000_000 + millis / 1_000,
                 millis % 1_000
             )
@@ -268,4 +272,25 @@ fn late_costs_count_for_the_shares() {
             "{scope}: {greedy} of 500 requests of the greedy one are admitted"
         );
     }
+}
+
+/// The same with the number in a header of the answer: `/N` costs N. Of 20 tokens a second one sender asks for 32, in 8 requests, and
+/// another one for 5.
+#[test]
+fn costs_in_headers_of_answers_count_for_the_shares() {
+    let upstream = Upstream::scripted(|exchange| {
+        let cost = exchange.seen.target.trim_start_matches('/').to_owned();
+        exchange.answer(200, &[("X-Cost", &cost)], b"");
+    });
+    let text = "limits: {all: {key: global, rate: 20/s, fair: {by: 'header:X-Who'}, cost: {response_header: X-Cost, request: 0}}}\n\
+                upstreams: {api: {servers: [\"http://{upstream}\"]}}\n\
+                routes: [{name: all, match: {path: /*}, upstream: api, limits: [all]}]\n";
+    let gateways = [Setup::default().upstream(&upstream).start(text)];
+    let sender = |name, path| Sender { path, ..Sender::new(&gateways, ("x-who", name)) };
+    let greedy = Sender { pause: Duration::from_millis(125), ..sender("greedy", "/4") };
+    let senders = vec![greedy, sender("modest", "/1").modest()];
+    let got = run(senders, Duration::from_secs(5), |_| true).got;
+    // In the first seconds it is not known yet what the answers cost.
+    assert!(got[1].admitted >= 4 * got[1].refused && got[1].admitted > 0, "{got:?}");
+    assert!(got[0].admitted > 0 && got[0].refused > 0, "{got:?}");
 }
