@@ -23,6 +23,7 @@ use self::check::Fault;
 use super::query::parameter;
 use super::{Admin, Answer, JSON, PROBLEM, answer, not_with_that_method, problem, problem_body, reply};
 use crate::rules::{self, NotWritten, Rules, Unreadable};
+use crate::server::ConnectionBudget;
 use crate::snapshot::Snapshot;
 use sluicegate_config::{Role, percent_encode};
 
@@ -358,8 +359,11 @@ async fn changes(rules: Arc<Rules>, query: Option<&str>) -> Answer {
         Ok(seconds @ 0..=LONGEST_WAIT) => Duration::from_secs(seconds),
         _ => return problem(StatusCode::BAD_REQUEST, &format!("`wait` is at most {LONGEST_WAIT} seconds")),
     };
+    // Connections that wait take no other's place, so that only a part of all may do that. A client that is not made to wait asks
+    // again after a while.
+    let may_wait = !wait.is_zero() && rules.waiting() < ConnectionBudget::of_admin() / 2;
     let mut known = Some(rules);
-    if let Some(rules) = known.take_if(|rules| rules.version() == since && !wait.is_zero()) {
+    if let Some(rules) = known.take_if(|rules| may_wait && rules.version() == since) {
         // Rules that are kept elsewhere from now on end meanwhile, and with them the lock of their file.
         let (change, weak) = (rules.next_change(since), Arc::downgrade(&rules));
         drop(rules);

@@ -196,6 +196,11 @@ impl Rules {
         self.version.send_if_modified(|known| std::mem::replace(known, version) != version);
     }
 
+    /// How many wait for a change.
+    pub fn waiting(&self) -> usize {
+        self.version.receiver_count()
+    }
+
     /// Waits until the store has another version, or these rules end. Does not keep them alive.
     pub fn next_change(&self, version: u64) -> impl Future<Output = ()> + use<> {
         let mut changes = self.version.subscribe();

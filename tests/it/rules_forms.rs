@@ -186,3 +186,32 @@ fn doubtful_changes_are_refused() {
     let etag = gateway.admin_get("/rules/r").header("etag").unwrap().to_owned();
     assert_eq!(format!("\"{}\"", listed["versions"][0]), etag);
 }
+
+/// Clients that wait for changes, without a token, leave room for everybody else.
+#[test]
+fn waiting_for_changes_takes_not_all_connections() {
+    let gateway = Gateway::start(
+        "rules: {file: rules.db}\nlimits: {l: {key: api_key, rate: 5/day}}\n\
+         routes: [{name: all, respond: {status: 200}, limits: [l]}]\n",
+    );
+    let rule = r#"{"limit": "l", "key": "k", "rate": "7/day"}"#;
+    assert_eq!(gateway.admin_put("/rules/r", rule).status, 201);
+    let version = gateway.admin_get("/rules:changes").header("rules-version").unwrap().to_owned();
+    let target = format!("/rules:changes?since={version}&wait=25");
+    let waiting: Vec<Client> = (0..1_100)
+        .map(|_| {
+            let mut client = Client::connect(gateway.admin);
+            client.request("GET", &target, &[("host", "localhost")]);
+            client
+        })
+        .collect();
+    // An open connection whose request was not read yet makes room for another one.
+    crate::harness::sleep(std::time::Duration::from_secs(1));
+    let answers = (0..5).map(|_| {
+        let mut client = Client::connect(gateway.admin);
+        client.request("GET", "/healthz", &[("host", "localhost")]);
+        client.reader.response("GET").map(|answer| answer.status)
+    });
+    assert!(answers.into_iter().all(|answer| answer.is_ok_and(|status| status == 200)));
+    drop(waiting);
+}
