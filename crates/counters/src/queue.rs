@@ -130,42 +130,7 @@ fn place(queue: &VecDeque<Waiting>, ticket: u64) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
     use super::*;
-
-    #[derive(Default)]
-    struct Woken(AtomicU32);
-
-    impl Woken {
-        fn times(&self) -> u32 {
-            self.0.load(Ordering::Relaxed)
-        }
-    }
-
-    impl std::task::Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Whoever is first after one that leaves learns of it, because it may be due earlier; those behind sleep on.
-    #[test]
-    fn the_first_one_is_woken_when_another_leaves() {
-        let (queue, key) = (Queue::default(), Fingerprint::OVERFLOW);
-        let all: [_; 3] = [0, 500, 1_000].map(|millis| {
-            let (ticket, woken) =
-                (queue.enter(key, Time::EPOCH.plus(Span::from_millis(millis))), Arc::default());
-            queue.due(key, ticket, &Waker::from(Arc::clone(&woken)));
-            (ticket, woken)
-        });
-        let woken = || [0, 1, 2].map(|i: usize| Woken::times(&all[i].1));
-        queue.give_up(key, all[0].0, Span::from_millis(500));
-        assert_eq!(woken(), [0, 1, 0]);
-        queue.leave(key, all[1].0);
-        assert_eq!(woken(), [0, 1, 1]);
-    }
 
     #[test]
     fn requests_behind_one_that_gives_up_move_up() {

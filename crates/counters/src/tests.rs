@@ -27,12 +27,6 @@ fn fixed(count: u64, seconds: u64) -> Quota {
     Quota::FixedWindow(FixedWindow::new(rate), rate)
 }
 
-/// A sliding_log that counts refusals.
-fn strict_log(count: u64, seconds: u64) -> Quota {
-    let rate = rate(count, seconds);
-    Quota::SlidingLog(SlidingLog::new(rate, true).unwrap(), rate)
-}
-
 fn now() -> Time {
     Time::from_nanos(1_795_000_000_000_000_000)
 }
@@ -70,63 +64,6 @@ fn a_share_is_a_part_of_the_limit() {
             "{passed} of 400 in half of a limit of one a second: {quota:?}"
         );
     }
-}
-
-/// A request counts as often where its cost is known late: its charge, what it costs above that, and what it gets back.
-#[test]
-fn a_share_is_a_part_of_late_costs() {
-    let late = LateCost { limit: 0, request_bytes: false, response_bytes: true };
-    let limit = limit(token(1, 3_600, 100), 10, 0);
-    let limit = Arc::new(CountedLimit {
-        cost: CostKind::Late(late),
-        ..CountedLimit::new("late", limit.quota, Arc::clone(&limit.counters))
-    });
-    let left = || limit.usage(key(1), now()).map(|usage| usage.remaining);
-    let twice = || decide(&[Ask { share: 2, ..Ask::new(&limit, key(1), 3, now()) }], false);
-    let mut first = twice();
-    assert_eq!(left(), Some(94));
-    first.holds.answered(|_, base| Some((base, 0)));
-    first.holds.settle(now(), 10, 0);
-    assert_eq!(left(), Some(74), "13 that count twice");
-    let mut second = twice();
-    assert_eq!(left(), Some(68));
-    second.holds.undo(now());
-    assert_eq!(left(), Some(74));
-}
-
-/// A request that a ban refuses counts in no other limit, also not in one that refuses it and counts refusals.
-#[test]
-fn what_a_ban_refuses_counts_nowhere_else() {
-    let ban = Ban::new(1, Span::from_secs(60), Span::from_secs(3_600)).unwrap();
-    let plain = limit(fixed(1, 3_600), 10, 0);
-    let bans = Arc::new(CountedLimit {
-        ban: Some(ban),
-        bans: Some(Arc::new(Bans::new(ban, 10))),
-        ..CountedLimit::new("bans", plain.quota, Arc::clone(&plain.counters))
-    });
-    let counts = limit(strict_log(1, 60), 10, 1);
-    let both = |second| {
-        let at = now().plus(Span::from_secs(second));
-        decide(&[Ask::new(&bans, key(1), 1, at), Ask::new(&counts, key(1), 1, at)], false).admitted
-    };
-    assert!(both(0) && !both(1), "the second request begins the ban");
-    assert!(!both(30), "the third one is banned");
-    let later = now().plus(Span::from_secs(62));
-    assert!(
-        one(&counts, 1, later).admitted,
-        "the refusal at 1 s has left the log, and the one at 30 s is not in it"
-    );
-}
-
-/// Keys that find no room share one counter, which counts refusals if its limit does.
-#[test]
-fn refusals_without_room_count() {
-    let limit = limit(strict_log(1, 60), 1, 0);
-    let admitted = |n, second| one(&limit, n, now().plus(Span::from_secs(second))).admitted;
-    assert!(admitted(1, 0) && admitted(2, 0), "one in the only place, one by the counter of all others");
-    assert!(!admitted(1, 30) && !admitted(3, 30));
-    assert!(!admitted(4, 61), "the refusal at 30 s counts until 90 s");
-    assert_eq!(limit.counters.overflowed(), 3);
 }
 
 /// Of M requests at once exactly N pass, also when two limits are asked in opposite orders.
