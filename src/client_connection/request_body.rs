@@ -81,11 +81,10 @@ impl RequestBody {
     /// Waits for the begin of a body of unknown length in a request that usually has none: HTTP/2 clients may end such a request with
     /// an empty frame after its head, and over HTTP/1.1 it has no body then.
     pub async fn begin(&mut self, method: &Method) {
-        let usual = [Method::POST, Method::PUT, Method::PATCH].contains(method);
         if let Self::Http2(body) = self
-            && !usual
             && body.left().is_none()
             && !body.has_ended()
+            && ![Method::POST, Method::PUT, Method::PATCH].contains(method)
         {
             crate::boxed_future::boxed_future(|| body.begin()).await;
         }

@@ -286,8 +286,8 @@ async fn respond(
                 let facts = context.forward_facts(route.forward, affinity, consumer);
                 let rules = |headers: &mut Headers| context.apply_header_rules(headers);
                 let mut body = body.take().unwrap_or(RequestBody::None);
-                if upstream.config().protocol == Protocol::Http1 {
-                    body.begin(&parts.method).await;
+                if matches!(body, RequestBody::Http2(_)) && upstream.config().protocol == Protocol::Http1 {
+                    boxed_future(|| body.begin(&parts.method)).await;
                 }
                 upstream::prepare(context.exchange(), upstream, &facts, parts, body, rules)
             };

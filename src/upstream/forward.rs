@@ -246,6 +246,7 @@ fn rewrite(
 ) {
     headers::request(connection, &mut parts.headers, parts.target.authority(), has_body, trusted, overrides);
     if !has_body
+        && !parts.method.is_safe()
         && [Method::POST, Method::PUT, Method::PATCH].contains(&parts.method)
         && !parts.headers.contains_key(header::CONTENT_LENGTH)
     {
