@@ -54,7 +54,8 @@ fn requests_are_forwarded_to_a_unix_socket() {
         let answer = client.response();
         assert_eq!((answer.status, answer.body.len()), (200, size));
     }
-    assert_eq!(upstream.last().head.one("host"), Some("api.test"));
+    let forwarded: Vec<_> = upstream.seen().into_iter().filter(|seen| seen.target == "/items?a=1").collect();
+    assert_eq!(forwarded.iter().map(|seen| seen.head.one("host")).collect::<Vec<_>>(), [Some("api.test"); 3]);
     let probe = until("a health check", || upstream.seen().into_iter().find(|seen| seen.target == "/health"));
     assert_eq!(probe.head.one("host"), Some("localhost"));
     let status = gateway.admin_get("/status").json();

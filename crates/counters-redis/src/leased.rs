@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sluicegate_counters::{Ask, CountedLimit, Fingerprint, KeyState};
-use sluicegate_leases::{Grant, Lease, Taken, Terms, WorkerTokens, tokens_of_worker};
+use sluicegate_leases::{Grant, Lease, Return, Taken, Terms, WorkerTokens, tokens_of_worker};
 use sluicegate_limiter::{Span, Time, Usage};
 use smallvec::{SmallVec, smallvec};
 
@@ -283,9 +283,10 @@ impl Store {
         }
     }
 
-    fn give_back_tokens(self: &Rc<Self>, known: &KeyLease, unspent: Option<sluicegate_leases::Return>) {
-        let Some(unspent) = unspent else { return };
-        known.key.limit.counters.leases.returned.fetch_add(unspent.tokens, Ordering::Relaxed);
-        self.refund(&known.key, unspent.tokens, (unspent.receipt, NOBODY));
+    fn give_back_tokens(self: &Rc<Self>, known: &KeyLease, unspent: Vec<Return>) {
+        for Return { tokens, receipt } in unspent {
+            known.key.limit.counters.leases.returned.fetch_add(tokens, Ordering::Relaxed);
+            self.refund(&known.key, tokens, (receipt, NOBODY));
+        }
     }
 }

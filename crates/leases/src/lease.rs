@@ -1,5 +1,6 @@
 //! The tokens of one key that a gateway has paid for. All of its threads take from them without a lock.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -25,6 +26,8 @@ const SPARE: Span = Span::MILLISECOND;
 pub const FEWEST: u64 = 2;
 /// The part of what is left in the store, as a divisor, that all gateways together ask for at once.
 const GUIDED: u64 = 2;
+/// The grants whose charges can be given back. A lease holds the tokens of the last few.
+const GRANTS: usize = 8;
 /// The bits of the number of tokens in a word; the generation is above them.
 const BITS: u32 = 48;
 const TOKENS: u64 = (1 << BITS) - 1;
@@ -63,9 +66,9 @@ struct Book {
     call: Span,
     /// Whether the last call asked for less than is needed, because the store had little left.
     is_scarce: bool,
-    /// The tokens of the last grant, its receipt, when it was sent, and when its charge stops counting in the store.
-    last: u64,
-    receipt: Receipt,
+    /// The last grants, the newest at the end, without what has been given back.
+    grants: VecDeque<Return>,
+    /// When the last grant came, and when its charge stops counting in the store.
     granted: Time,
     counted: Time,
     /// The window of the tokens ends then, if they have one.
@@ -144,8 +147,7 @@ impl Lease {
             balance: 0,
             call: Span::MILLISECOND,
             is_scarce: false,
-            last: 0,
-            receipt: Receipt::default(),
+            grants: VecDeque::with_capacity(GRANTS),
             granted: now,
             counted: now,
             window: now,
@@ -288,14 +290,17 @@ impl Lease {
             grant.sent.plus(left.saturating_sub(Span::from_nanos(left.as_nanos() / DRIFT)))
         });
         // The receipt of a window is its number.
-        if grant.window.is_some() && grant.receipt != book.receipt {
+        if grant.window.is_some() && book.grants.back().is_none_or(|last| last.receipt != grant.receipt) {
             self.withdraw(&mut book);
+            book.grants.clear();
         }
         book.window = window;
         self.held.fetch_add(grant.tokens & TOKENS, Ordering::AcqRel);
         book.balance += grant.tokens;
-        book.last = grant.tokens;
-        book.receipt = grant.receipt;
+        if book.grants.len() == GRANTS {
+            book.grants.pop_front();
+        }
+        book.grants.push_back(Return { tokens: grant.tokens, receipt: grant.receipt });
         book.granted = grant.received;
         book.counted = grant.sent.plus(grant.reset);
         book.spent = 0;
@@ -318,11 +323,11 @@ impl Lease {
         over
     }
 
-    /// Withdraws the tokens whose time is over, and those that are not needed any more because fewer requests come. Those of
-    /// the last grant go back to the store. Called now and then.
-    pub fn reclaim(&self, now: Time) -> Option<Return> {
+    /// Withdraws the tokens whose time is over, and those that are not needed any more because fewer requests come. They go
+    /// back to the store. Called now and then.
+    pub fn reclaim(&self, now: Time) -> Vec<Return> {
         if self.held() == 0 {
-            return None;
+            return Vec::new();
         }
         if now.as_nanos() >= self.ends.load(Ordering::Acquire) {
             return self.reclaim_all(now);
@@ -331,23 +336,24 @@ impl Lease {
         book.measure(now, &self.missed, self.held());
         let target = book.target(now);
         let surplus = self.held().saturating_sub(target);
-        if surplus <= target.max(FEWEST) || surplus > book.last {
-            return None;
+        if surplus <= target.max(FEWEST) {
+            return Vec::new();
         }
         // Requests may take tokens meanwhile: then there is less to give back, and it is tried again later.
         let less = |held: u64| ((held & TOKENS) >= surplus + target / 2).then(|| held - surplus);
-        self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).ok()?;
+        if self.held.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_err() {
+            return Vec::new();
+        }
         book.balance = book.balance.saturating_sub(surplus);
-        book.last -= surplus;
-        Some(Return { tokens: surplus, receipt: book.receipt })
+        book.give_back(surplus)
     }
 
     /// Withdraws all tokens, for a gateway that ends.
-    pub fn reclaim_all(&self, now: Time) -> Option<Return> {
+    pub fn reclaim_all(&self, now: Time) -> Vec<Return> {
         let mut book = self.book();
-        let tokens = self.withdraw(&mut book).min(book.last);
+        let tokens = self.withdraw(&mut book);
         // A window that is over needs nothing back.
-        (tokens > 0 && now < book.window).then(|| Return { tokens, receipt: book.receipt })
+        if now < book.window { book.give_back(tokens) } else { Vec::new() }
     }
 
     /// Whether no request came for so long. Called now and then.
@@ -372,6 +378,21 @@ impl Lease {
 }
 
 impl Book {
+    /// Takes so many tokens out of the last grants, as far as these have them. The newest comes first: its charge is the last
+    /// in the store, so that giving it back does not move the others.
+    fn give_back(&mut self, mut tokens: u64) -> Vec<Return> {
+        let mut returns = Vec::new();
+        while let Some(last) = self.grants.back_mut().filter(|_| tokens > 0) {
+            let part = tokens.min(last.tokens);
+            returns.push(Return { tokens: part, receipt: last.receipt });
+            (tokens, last.tokens) = (tokens - part, last.tokens - part);
+            if last.tokens == 0 {
+                self.grants.pop_back();
+            }
+        }
+        returns
+    }
+
     /// The tokens that are needed: for [`HOLD`] and until more have come. Before the end of a window they are fewer, because
     /// what is left then is lost.
     fn target(&self, now: Time) -> u64 {

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use sluicegate_leases::{ErrorBudget, Grant, Lease, Terms};
-use sluicegate_limiter::{FixedWindow, Quota, Rate, Receipt, Span, Time};
+use sluicegate_limiter::{FixedWindow, Quota, Rate, Receipt, Span, Time, TokenBucket};
 
 const NOW: Time = Time::from_nanos(1_795_000_000_000_000_000);
 
@@ -54,4 +54,21 @@ fn tokens_of_a_window_that_is_over_are_spent_no_more() {
     let wanted = lease.next(later, &terms(), 1, (10_000, 0));
     assert_eq!(lease.held(), 0, "they are withdrawn when the next ones are asked for");
     assert!(wanted.is_some_and(|tokens| tokens > 100), "{wanted:?}");
+}
+
+/// Tokens may be those of several grants. Each goes back with the receipt of its own charge.
+#[test]
+fn the_tokens_of_all_grants_go_back() {
+    let rate = Rate::new(10_000, Span::SECOND).unwrap();
+    let bucket = Quota::TokenBucket(TokenBucket::new(rate, 10_000).unwrap(), rate, 10_000);
+    let terms = Terms::new(&bucket, ErrorBudget::USUAL, false);
+    let lease = Lease::new(NOW);
+    for (tokens, receipt) in [(100, 1), (50, 2), (30, 3)] {
+        lease.granted(&Grant { window: None, ..grant(tokens, NOW, receipt, Span::SECOND) }, &terms);
+    }
+    lease.take(NOW, 20).unwrap();
+    let returns = lease.reclaim_all(NOW.plus(Span::MILLISECOND));
+    let returns: Vec<_> = returns.iter().map(|given| (given.tokens, given.receipt.number())).collect();
+    assert_eq!(returns, [(30, 3), (50, 2), (80, 1)]);
+    assert!(lease.reclaim_all(NOW.plus(Span::MILLISECOND)).is_empty());
 }

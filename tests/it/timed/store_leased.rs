@@ -108,14 +108,14 @@ fn a_changed_rate_loses_no_tokens() {
         until("the rate is changed", || (gateway.generation() > generation).then_some(()));
     }
     let admitted = admitted(&load.stop()) as u64;
-    // Tokens are given back within half a second. Those that are left of an earlier grant than the last are not.
+    // Tokens are given back within half a second, but for the few that each worker has taken out last.
     let lost = || 100_000_u64.saturating_sub(admitted + gateway.remaining("l", "k"));
     let mut least = lost();
     let _ = within(Duration::from_secs(5), || {
         least = least.min(lost());
-        (least <= 1_500).then_some(())
+        (least <= 40).then_some(())
     });
-    assert!(least <= 1_500, "{least} tokens are lost after {admitted} requests");
+    assert!(least <= 40, "{least} tokens are lost after {admitted} requests");
 }
 
 /// A rule and an identity can raise a rate, and with it what leases admit too much.

@@ -234,7 +234,7 @@ impl World {
             }
             Event::Sweep { gateway, life } if self.lives(gateway, life) => {
                 let now = self.gateways[gateway].clock(self.now);
-                if let Some(unspent) = self.gateways[gateway].lease.reclaim(now) {
+                for unspent in self.gateways[gateway].lease.reclaim(now) {
                     self.send(gateway, Call::Back(unspent));
                 }
                 self.after(Span::from_millis(100), Event::Sweep { gateway, life });
