@@ -9,6 +9,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 use sluicegate_limiter::Time;
 use sluicegate_wire::h2::FloodLimits;
 
+use crate::access_log::Names;
 use crate::auth::check::Check;
 use crate::auth::introspection::Introspection;
 use crate::auth::jwt::Jwt;
@@ -33,6 +34,8 @@ pub struct Snapshot {
     pub generation: u64,
     /// What the file says.
     pub config: LoadedConfig,
+    /// The names in it.
+    pub names: Arc<Names>,
     /// The state of each listener for new connections, in the order of the file.
     pub listener_states: Vec<Arc<ListenerState>>,
     /// Finds the index of a request's route.
@@ -199,6 +202,7 @@ impl SnapshotBuilder {
                 store.track(shared.map(|limit| &limit.counted));
             });
         let reserved = config.reserved_headers();
+        let names = Names::next(&config, before.map(|before| &before.names));
         Snapshot {
             has_cors: config.cors.is_some() || config.routes.iter().any(|route| route.cors.is_some()),
             underscores: Underscores::new(&config, &reserved),
@@ -225,6 +229,7 @@ impl SnapshotBuilder {
             introspection,
             check,
             secret: self.secret.clone(),
+            names,
             reserved,
             rules: rules.map(|rules| RulesInForce {
                 limits: config

@@ -52,7 +52,7 @@ pub(super) fn json(out: &mut Vec<u8>, config: &AccessLogConfig, record: &Record,
 
 fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, record: &Record, end: &End<'_>) {
     let name = known.name();
-    let limit_name = |index: &usize| end.limits[*index].config.name.as_str();
+    let limit_name = |index: &usize| end.names.limit(*index);
     let (trace, head) = (end.trace.as_ref(), record.head.as_ref());
     match known {
         Known::Time => object.seconds(name, end.begun.as_nanos() / 1_000),

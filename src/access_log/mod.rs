@@ -4,6 +4,7 @@
 //! thread of the [`LogWriter`]. No worker waits for a disk or a pipe: lines that do not fit its queue are dropped and counted.
 
 mod line;
+mod names;
 mod outcome;
 mod record;
 mod short;
@@ -17,6 +18,7 @@ use sluicegate_limiter::Time;
 
 use self::line::{combined, json};
 pub(crate) use self::line::{is_among, shown_target};
+pub use self::names::Names;
 pub use self::outcome::Outcome;
 use self::record::Kind;
 pub use self::record::{End, Record};

@@ -7,10 +7,10 @@ use http::{Method, Version};
 use sluicegate_limiter::{Span, Time};
 use smallvec::SmallVec;
 
+use super::names::Names;
 use super::outcome::Outcome;
 use crate::auth::Identity;
 use crate::auth::jwt::Verified;
-use crate::limit::Limit;
 use crate::message::RequestId;
 use crate::refusal_reason::RefusalReason;
 use crate::trace::Trace;
@@ -65,8 +65,8 @@ pub(crate) struct Head {
 
 /// The values that are known when a request has ended.
 pub struct End<'a> {
-    /// The limits of the configuration that it was served under, by index.
-    pub limits: &'a [Arc<Limit>],
+    /// The names of the configuration that it was served under.
+    pub names: &'a Names,
     /// The route's name.
     pub route: Option<&'a str>,
     /// The listener's name.

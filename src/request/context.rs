@@ -14,6 +14,7 @@ use std::task::Poll;
 use http::{HeaderMap, StatusCode, header};
 use sluicegate_limiter::Time;
 
+use super::ending::Ending;
 use super::remember::Refused;
 use super::response_body::{Response, ResponseBody};
 use super::view::View;
@@ -26,10 +27,11 @@ use crate::message::{LocalResponse, RequestId};
 use crate::metrics::{ConsumerOutcome, Seat};
 use crate::refusal_reason::RefusalReason;
 use crate::refusals::Refusal;
-use crate::request::cost::{in_trailers, settled};
+use crate::request::cost::settled;
 use crate::request::verdict::Origin;
 use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
+use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use crate::upstream::{self, Exchange, ForwardError, ForwardFacts, ForwardPolicy};
 use crate::worker_state::Deadline;
@@ -44,7 +46,8 @@ const CLIENT_LEFT: u16 = 499;
 pub struct RequestContext {
     /// What the upstream sees of it.
     exchange: Exchange,
-    view: Rc<View>,
+    /// What it needs of the configuration when it ends; the rest is passed to it.
+    ending: Rc<Ending>,
     route: Option<usize>,
     /// The address of the client, which a trusted proxy may have forwarded.
     client: IpAddr,
@@ -71,7 +74,7 @@ impl RequestContext {
     pub fn new(
         connection: &Rc<Connection>,
         deadline: &Rc<Deadline>,
-        view: &Rc<View>,
+        view: &View,
         now: Time,
         parts: Option<&RequestHead>,
     ) -> Box<Self> {
@@ -90,7 +93,7 @@ impl RequestContext {
         // Boxed, because it is moved from one owner to the next until the response has ended.
         let context = Box::new(Self {
             exchange: Exchange::new(connection, deadline, now),
-            view: Rc::clone(view),
+            ending: Rc::clone(&view.ending),
             route: None,
             client,
             trusts_peer,
@@ -105,8 +108,8 @@ impl RequestContext {
             seat: None,
         });
         match parts {
-            Some(parts) => context.adopt_forwarded(parts),
-            None => context.begin_record(None),
+            Some(parts) => context.adopt_forwarded(&view.snapshot, parts),
+            None => context.begin_record(&view.snapshot, None),
         }
         context
     }
@@ -117,8 +120,7 @@ impl RequestContext {
     }
 
     /// Notes the cost of the response without its bytes, for limits that charge by it.
-    pub fn charge(&mut self, status: StatusCode, headers: &Headers) {
-        let snapshot = &self.view.snapshot;
+    pub fn charge(&mut self, snapshot: &Snapshot, status: StatusCode, headers: &Headers) {
         self.holds.answered(|late, base| match snapshot.late_cost(late.limit) {
             Some(cost) => settled(cost, base, (status, headers), || snapshot.unreadable_cost(late.limit)),
             None => Some((base, 0)),
@@ -128,11 +130,8 @@ impl RequestContext {
     /// Notes what the trailers of the response say of its cost.
     #[cold]
     pub(super) fn charge_trailers(&mut self, trailers: &HeaderMap) {
-        let snapshot = &self.view.snapshot;
-        self.holds.ended(|late| {
-            let cost = snapshot.late_cost(late.limit);
-            cost.map_or(0, |cost| in_trailers(cost, trailers, || snapshot.unreadable_cost(late.limit)))
-        });
+        let ending = &self.ending;
+        self.holds.ended(|late| ending.cost_in_trailers(late.limit, trailers));
     }
 
     /// The part of the request that the upstream sees.
@@ -158,12 +157,13 @@ impl RequestContext {
 
     /// What the upstream is told of the request, or what decides that.
     pub(crate) fn forward_facts<'a>(
-        &'a self,
+        &self,
+        snapshot: &'a Snapshot,
         policy: ForwardPolicy,
         affinity: Option<u64>,
         consumer: Option<ConsumerHeaders<'a>>,
     ) -> ForwardFacts<'a> {
-        let config = &self.view.snapshot.config;
+        let config = &snapshot.config;
         let listener = config.listeners.get(self.connection().listener_index());
         let client_header = match &config.client_ip.header {
             ForwardedHeader::Single(name) => Some(name),
@@ -177,13 +177,13 @@ impl RequestContext {
             listener: listener.and_then(|listener| listener.address.tcp()),
             trusts_peer: self.trusts_peer,
             client_header,
-            underscores: &self.view.snapshot.underscores,
+            underscores: &snapshot.underscores,
         }
     }
 
     /// The CORS policy of the route.
-    pub fn cors(&self) -> Option<&CorsConfig> {
-        self.view.snapshot.cors(self.route)
+    pub fn cors<'s>(&self, snapshot: &'s Snapshot) -> Option<&'s CorsConfig> {
+        snapshot.cors(self.route)
     }
 
     fn connection(&self) -> &Connection {
@@ -270,12 +270,13 @@ impl RequestContext {
     /// Remembers that the request is refused with this answer, so that its id leads to an explanation.
     pub(super) fn remember(
         &self,
+        view: &View,
         parts: &RequestHead,
         answer: &LocalResponse,
         refusal: impl FnOnce(&Refused<'_>) -> Refusal,
     ) {
         let refusal = refusal(&Refused {
-            snapshot: &self.view.snapshot,
+            snapshot: &view.snapshot,
             id: self.id(),
             at: self.begun,
             listener: self.connection().listener_index(),
@@ -284,7 +285,7 @@ impl RequestContext {
             parts,
             answer,
         });
-        self.view.refusals.push(refusal, &answer.headers);
+        view.refusals.push(refusal, &answer.headers);
     }
 
     /// What became of the request, for the figures by consumer.
@@ -298,12 +299,12 @@ impl RequestContext {
     }
 
     /// Completes the headers of the response and moves the context into its body, with which it ends.
-    pub fn finish(mut self: Box<Self>, response: upstream::Response) -> Response {
+    pub fn finish(mut self: Box<Self>, snapshot: &Snapshot, response: upstream::Response) -> Response {
         let upstream::Response { status, mut headers, body } = response;
         self.code = status.as_u16();
-        let changes = self.view.snapshot.answer_headers(self.route);
+        let changes = snapshot.answer_headers(self.route);
         apply(changes, &self.answer_values, &mut headers);
-        if let Some(cors) = self.cors() {
+        if let Some(cors) = self.cors(snapshot) {
             respond::share(cors, self.origin.as_deref(), &mut headers);
         }
         Response { status, headers, body: ResponseBody::new(body, self) }
@@ -315,13 +316,13 @@ impl Drop for RequestContext {
         let now = self.connection().worker.clock().now();
         self.holds.give_up(now);
         self.holds.settle(now, self.exchange.sent(), self.exchange.received());
-        let stripe = self.view.route_metrics(self.route);
+        let stripe = self.ending.routes.of(self.route);
         stripe.finish(self.code, now.since(self.begun));
         stripe.transferred(self.exchange.received(), self.exchange.sent());
         if let Some(reason) = self.reason.get() {
             stripe.refused(reason);
         }
-        if let Some((consumers, seat)) = self.view.consumers.as_ref().zip(self.seat) {
+        if let Some((consumers, seat)) = self.ending.consumers.as_ref().zip(self.seat) {
             consumers.count(seat, self.outcome());
         }
         self.log(now);

@@ -47,10 +47,9 @@ pub fn settled(
     Some((base, cost.response_header.as_ref().map_or(0, lines)))
 }
 
-/// What the trailers of the response say of its cost.
-pub fn in_trailers(cost: &DetailedCost, trailers: &HeaderMap, unreadable: impl Fn()) -> u64 {
-    let lines = |name| said(trailers.get_all(name).iter().map(HeaderValue::as_bytes), unreadable);
-    cost.response_header.as_ref().map_or(0, lines)
+/// What this header says of the cost of a response in its trailers.
+pub fn in_trailers(header: &HeaderName, trailers: &HeaderMap, unreadable: impl Fn()) -> u64 {
+    said(trailers.get_all(header).iter().map(HeaderValue::as_bytes), unreadable)
 }
 
 /// The largest number in these lines; 0 if there is none.

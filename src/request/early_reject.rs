@@ -16,9 +16,9 @@ use crate::access_log::Outcome;
 use crate::auth::{Answers, Identity, Question, Sources, Stop, Unproven};
 use crate::limit::{self, Ask, Decision, Holds, Store, decide_for_now};
 use crate::message::{LocalResponse, RequestId};
-use crate::request::RequestContext;
 use crate::request::limit_selection::{LimitSelection, RoutedRequest, Scope};
 use crate::request::verdict::{Evaluated, Matched};
+use crate::request::{RequestContext, View};
 use crate::respond::{self, LocalError, RateLimitHeaders};
 use crate::rules::KeyQuestion;
 use crate::snapshot::Target;
@@ -268,21 +268,21 @@ pub(crate) async fn respond_unauthenticated(
     evaluated: Evaluated<'_, '_>,
     holds: Holds,
     reject: EarlyReject,
-    context: &mut RequestContext,
+    (view, context): (&View, &mut RequestContext),
     parts: &RequestHead,
 ) -> LocalResponse {
-    context.set_rejected(&reject, parts);
+    context.set_rejected(&view.snapshot, &reject, parts);
     context.hold(holds);
     if !evaluated.decision.delay.is_zero() {
         context.wait_for_turn().await;
     }
     let status = reject.error().map_or(StatusCode::UNAUTHORIZED, LocalError::status);
-    context.charge(status, &Headers::new());
+    context.charge(&view.snapshot, status, &Headers::new());
     let mut response = response(&reject, parts, context.id());
     if let Some(headers) = RateLimitHeaders::new(evaluated.results()) {
         headers.write(response.status, &mut response.headers);
     }
-    context.remember(parts, &response, |refused| refused.limited(evaluated));
+    context.remember(view, parts, &response, |refused| refused.limited(evaluated));
     response
 }
 

@@ -7,12 +7,14 @@
 //! - [`verdict`]: what was found out about a request, and what its limits decided
 //! - [`Services`]: what a worker thread has for requests; [`View`]: the configuration in force as the worker sees it
 //! - [`context`]: holds and facts of a request, and its [`Exchange`](crate::upstream::Exchange); dropping it settles them
+//! - `ending`: what a request keeps of the configuration until its last byte
 //! - [`ResponseBody`]: the body of the response, which ends the request when it is dropped
 
 pub mod context;
 pub mod cost;
 mod disposition;
 pub mod early_reject;
+mod ending;
 mod head_checks;
 mod limit_selection;
 pub mod pipeline;

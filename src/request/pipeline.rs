@@ -186,7 +186,7 @@ pub fn refuse(
     let (view, now) = (services.view(), connection.worker.clock().now());
     let context = RequestContext::new(connection, deadline, &view, now, None);
     let response = context.refuse(error);
-    context.finish(response.into())
+    context.finish(&view.snapshot, response.into())
 }
 
 /// Serves one request. Every response comes from here, also a refusal or an error: the protocols above see no failure.
@@ -213,7 +213,7 @@ pub async fn serve(
     if let Some(body) = body {
         body.drain(parts);
     }
-    context.finish(response)
+    context.finish(&view.snapshot, response)
 }
 
 /// Decides on a request, and forwards or answers it. Takes `body` out only if it is forwarded.
@@ -245,21 +245,22 @@ async fn respond(
             if status.as_u16() >= 400 {
                 context.refused(RefusalReason::Respond, None);
             }
-            context.charge(response.status, &response.headers);
+            context.charge(&view.snapshot, response.status, &response.headers);
             response.into()
         }
         Target::Redirect { status, to } => {
-            let response = respond::redirect(*status, &context.location(to, parts, &identity));
-            context.charge(response.status, &response.headers);
+            let response =
+                respond::redirect(*status, &context.location(&view.snapshot, to, parts, &identity));
+            context.charge(&view.snapshot, response.status, &response.headers);
             response.into()
         }
         Target::Upstream { index, original_path } => {
-            if context.is_bounded(*index)
-                && let Err(response) = context.take_place(*index, parts, &identity).await
+            if context.is_bounded(view, *index)
+                && let Err(response) = context.take_place(view, *index, parts, &identity).await
             {
                 return response.into();
             }
-            match context.rewrite(parts, &identity) {
+            match context.rewrite(&view.snapshot, parts, &identity) {
                 Ok(Some(target)) => parts.target = parts.target.with(&target),
                 Ok(None) => {
                     if let Some(path) = normal_path.filter(|_| !original_path) {
@@ -283,8 +284,8 @@ async fn respond(
                     Check::clean(&mut parts.headers);
                 }
                 let consumer = auth::consumer_headers(&view.snapshot.config.api_key, check, &identity);
-                let facts = context.forward_facts(route.forward, affinity, consumer);
-                let rules = |headers: &mut Headers| context.apply_header_rules(headers);
+                let facts = context.forward_facts(&view.snapshot, route.forward, affinity, consumer);
+                let rules = |headers: &mut Headers| context.apply_header_rules(&view.snapshot, headers);
                 let mut body = body.take().unwrap_or(RequestBody::None);
                 if matches!(body, RequestBody::Http2(_)) && upstream.config().protocol == Protocol::Http1 {
                     boxed_future(|| body.begin(&parts.method)).await;
@@ -300,7 +301,7 @@ async fn respond(
             context.upstream_answered(&result);
             match result {
                 Ok(response) => {
-                    context.charge(response.status, &response.headers);
+                    context.charge(&view.snapshot, response.status, &response.headers);
                     response
                 }
                 Err(error) => context.fail(&error).into(),
@@ -326,11 +327,11 @@ fn evaluate_local<'s>(
 ) -> Result<Disposition<'s>, Box<Result<Matched<'s>, EarlyExit<'s>>>> {
     match match_request(&view.snapshot, context.origin(), parts, now, &|asks| view.may_refuse(asks, now)) {
         Ok(mut matched) => {
-            context.set_matched(&matched, parts);
+            context.set_matched(&view.snapshot, &matched, parts);
             if matches!(matched.route.target, Target::Usage) {
                 return Err(Box::new(Ok(matched)));
             }
-            if let Some(response) = context.shed_by_load(parts, &matched.identity) {
+            if let Some(response) = context.shed_by_load(view, parts, &matched.identity) {
                 return Ok(Disposition::Answered(response));
             }
             let mut decision = match view.store_of(&matched) {
@@ -343,7 +344,9 @@ fn evaluate_local<'s>(
             };
             Ok(finish(&mut matched, &mut decision, now, view, context, parts))
         }
-        Err(EarlyExit::Rejected(reject)) => Ok(Disposition::Answered(answer_early(&reject, context, parts))),
+        Err(EarlyExit::Rejected(reject)) => {
+            Ok(Disposition::Answered(answer_early(&reject, view, context, parts)))
+        }
         Err(exit) => Err(Box::new(Err(exit))),
     }
 }
@@ -363,7 +366,7 @@ async fn evaluate_shared<'s>(
         match result {
             Ok(matched) => break (matched, None),
             Err(EarlyExit::RulesUnknown(exit)) => {
-                context.start_timeout(exit.matched.route_index);
+                context.start_timeout(&view.snapshot, exit.matched.route_index);
                 if let Some(in_force) = &view.snapshot.rules {
                     rules.extend(in_force.rules.load(&exit.questions).await);
                     now = context.now();
@@ -371,18 +374,18 @@ async fn evaluate_shared<'s>(
                 let origin = Origin { rules: &rules, ..context.origin() };
                 result = match_answered(&view.snapshot, origin, parts, now, &|_| false, &answers);
                 if let Ok(matched) = &result {
-                    context.set_matched(matched, parts);
+                    context.set_matched(&view.snapshot, matched, parts);
                 }
             }
             Err(EarlyExit::Unauthenticated(exit)) => {
-                context.set_matched(&exit.matched, parts);
+                context.set_matched(&view.snapshot, &exit.matched, parts);
                 break (exit.matched, Some(exit.reject));
             }
             Err(EarlyExit::Rejected(reject)) => {
-                return Disposition::Answered(answer_early(&reject, context, parts));
+                return Disposition::Answered(answer_early(&reject, view, context, parts));
             }
             Err(EarlyExit::LikelyRefused(mut matched)) => {
-                context.set_matched(&matched, parts);
+                context.set_matched(&view.snapshot, &matched, parts);
                 let store = view.store_of(&matched);
                 if let Some(decision) = matched.refused(store, now).await {
                     let evaluated = matched.with_decision(&decision, now);
@@ -391,21 +394,21 @@ async fn evaluate_shared<'s>(
                 let origin = Origin { rules: &rules, ..context.origin() };
                 result = match_answered(&view.snapshot, origin, parts, now, &|_| false, &answers);
                 if let Ok(matched) = &result {
-                    context.set_matched(matched, parts);
+                    context.set_matched(&view.snapshot, matched, parts);
                 }
             }
             Err(EarlyExit::Ask { route, question }) => {
-                context.start_timeout(route);
+                context.start_timeout(&view.snapshot, route);
                 now = context.ask(&mut answers, *question, parts).await;
                 let origin = Origin { rules: &rules, ..context.origin() };
                 result = match_answered(&view.snapshot, origin, parts, now, &|_| false, &answers);
                 if let Ok(matched) = &result {
-                    context.set_matched(matched, parts);
+                    context.set_matched(&view.snapshot, matched, parts);
                 }
             }
         }
     };
-    if let Some(response) = context.shed_by_load(parts, &matched.identity) {
+    if let Some(response) = context.shed_by_load(view, parts, &matched.identity) {
         return Disposition::Answered(response);
     }
     if reject.is_none() && matches!(matched.route.target, Target::Usage) {
@@ -425,7 +428,7 @@ async fn evaluate_shared<'s>(
     }
     view.observe(evaluated);
     context.log_evaluation(evaluated);
-    Disposition::Answered(respond_unauthenticated(evaluated, holds, reject, context, parts).await)
+    Disposition::Answered(respond_unauthenticated(evaluated, holds, reject, (view, context), parts).await)
 }
 
 /// Counts and logs a decision, and takes what admitted requests hold.
@@ -471,18 +474,25 @@ fn refuse_limited(
     let reject = evaluated.matched.route.reject.as_ref();
     let refused = |reason| context.refused(reason, None);
     let response = respond::refusal(parts, evaluated.results(), reject, context.id(), refused);
-    context.remember(parts, &response, |refused| refused.limited(evaluated));
+    context.remember(view, parts, &response, |refused| refused.limited(evaluated));
     response
 }
 
 /// The response to a request that is rejected before its limits are evaluated.
-fn answer_early(reject: &EarlyReject, context: &mut RequestContext, parts: &RequestHead) -> LocalResponse {
-    context.set_rejected(reject, parts);
+fn answer_early(
+    reject: &EarlyReject,
+    view: &View,
+    context: &mut RequestContext,
+    parts: &RequestHead,
+) -> LocalResponse {
+    context.set_rejected(&view.snapshot, reject, parts);
     match reject {
-        EarlyReject::Preflight { .. } => respond::preflight(context.cors(), parts, context.id()),
+        EarlyReject::Preflight { .. } => {
+            respond::preflight(context.cors(&view.snapshot), parts, context.id())
+        }
         reject => {
             let response = early_reject::response(reject, parts, context.id());
-            context.remember(parts, &response, |refused| refused.early(reject.route()));
+            context.remember(view, parts, &response, |refused| refused.early(reject.route()));
             response
         }
     }

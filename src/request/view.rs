@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use sluicegate_limiter::{Time, Usage};
 
+use super::ending::Ending;
 use super::verdict::{Evaluated, Matched, SkipReason};
-use crate::access_log::AccessLog;
 use crate::limit::{self, Ask, Decision, SelectedLimit, Store};
-use crate::metrics::{ConsumerCounts, LimitMetrics, Outcome, RouteMetrics};
+use crate::metrics::{LimitMetrics, Outcome};
 use crate::process_state::ProcessState;
 use crate::refusals::RefusalLog;
 use crate::snapshot::Snapshot;
-use crate::telemetry::Spans;
 use crate::top::WorkerTop;
 use crate::upstream::Upstream;
 
@@ -24,21 +23,14 @@ pub struct View {
     pub(super) process: Arc<ProcessState>,
     /// The configuration in force.
     pub snapshot: Arc<Snapshot>,
-    routes: Vec<Arc<RouteMetrics>>,
-    /// Requests that no route matched.
-    unrouted: Arc<RouteMetrics>,
     limits: Vec<Arc<LimitMetrics>>,
     tops: Vec<Arc<WorkerTop>>,
     upstreams: Vec<Rc<Upstream>>,
-    /// Requests by consumer, if they are shown.
-    pub(super) consumers: Option<Arc<ConsumerCounts>>,
     store: Option<Rc<Store>>,
     /// Where refused requests are remembered.
     pub(super) refusals: Arc<RefusalLog>,
-    /// Where a line of each request goes.
-    pub access_log: Option<AccessLog>,
-    /// Where the spans of sampled requests go.
-    pub(super) spans: Option<Arc<Spans>>,
+    /// What requests need when they end.
+    pub(super) ending: Rc<Ending>,
 }
 
 impl View {
@@ -49,7 +41,6 @@ impl View {
         before: Option<&View>,
     ) -> Self {
         let metrics = &process.metrics;
-        let routes = snapshot.routes.iter().map(|route| metrics.route(&route.name, worker));
         let limits = snapshot.limits.iter().map(|limit| metrics.limit(&limit.config.name, worker));
         let tops = snapshot.limits.iter().map(|limit| process.tops.of_worker(&limit.config.name, worker));
         let standing = before.map(|before| &before.upstreams[..]).unwrap_or_default();
@@ -64,9 +55,7 @@ impl View {
             let seed = process.clock.now().as_nanos() ^ worker as u64;
             Upstream::new(state, metrics.upstream(name, worker), seed, old.map(Rc::as_ref))
         });
-        let log_before = before.and_then(|before| before.access_log.as_ref());
-        let log = snapshot.config.access_log.clone().zip(process.access_log.load_full());
-        let access_log = log.map(|(config, sink)| AccessLog::new(config, sink, log_before));
+        let ending = Ending::new(&snapshot, process, worker, before.map(|before| &*before.ending));
         let before = before.and_then(|before| before.store.as_ref());
         let store = snapshot.store.as_ref().map(|state| process.store(state, worker, before));
         if let Some(before) =
@@ -78,21 +67,12 @@ impl View {
             process: Arc::clone(process),
             store,
             refusals: process.refusals.of_worker(worker, process.workers),
-            access_log,
-            spans: process.spans.load_full(),
-            routes: routes.collect(),
-            unrouted: metrics.route("", worker),
+            ending: Rc::new(ending),
             limits: limits.collect(),
             tops: tops.collect(),
-            consumers: metrics.consumers(worker),
             upstreams: upstreams.collect(),
             snapshot,
         }
-    }
-
-    /// The counters of a route, or of requests without one.
-    pub fn route_metrics(&self, route: Option<usize>) -> &RouteMetrics {
-        route.map_or(&self.unrouted, |index| &self.routes[index])
     }
 
     /// An upstream of the configuration.
@@ -186,7 +166,7 @@ impl View {
 
     /// Hands the buffered lines of the access log to the thread that writes them.
     pub fn flush_access_log(&self) {
-        if let Some(log) = &self.access_log {
+        if let Some(log) = &self.ending.access_log {
             log.flush();
         }
     }

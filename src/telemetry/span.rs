@@ -28,7 +28,7 @@ const LONGEST: usize = 1_024;
 pub fn span(record: &Record, end: &End<'_>, trace: &Trace) -> String {
     let seconds = |span: Span| span.as_nanos() as f64 / 1e9;
     let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned();
-    let name_of = |index: &usize| end.limits[*index].config.name.clone();
+    let name_of = |index: &usize| end.names.limit(*index);
     let mut attributes = Vec::new();
     let mut add = |name: &str, value: Value| {
         if !value.is_null() {
@@ -65,7 +65,7 @@ pub fn span(record: &Record, end: &End<'_>, trace: &Trace) -> String {
     add("sluicegate.delay", if record.delay.is_zero() { Value::Null } else { seconds(record.delay).into() });
     for (name, limits) in [("sluicegate.shadow", &record.shadow), ("sluicegate.candidate", &record.candidate)]
     {
-        let names: Vec<String> = limits.iter().map(name_of).collect();
+        let names: Vec<&str> = limits.iter().map(name_of).collect();
         add(name, if names.is_empty() { Value::Null } else { names.into() });
     }
     add("sluicegate.upstream", end.upstream.into());

@@ -66,6 +66,7 @@ mod late_costs;
 mod limits;
 mod lists;
 mod live;
+mod long_answers;
 mod metrics;
 mod odd_files;
 mod openapi;

@@ -1,7 +1,6 @@
 //! The priority of a request, and its place among those that its upstream has in flight.
 
 use std::hash::BuildHasher;
-use std::rc::Rc;
 
 use http::{StatusCode, header};
 
@@ -9,7 +8,9 @@ use super::RequestContext;
 use crate::auth::Identity;
 use crate::boxed_future::boxed_future;
 use crate::message::LocalResponse;
+use crate::request::View;
 use crate::respond::LocalError;
+use crate::snapshot::Snapshot;
 use crate::upstream::{Entered, ForwardError, Response};
 use sluicegate_config::{PrioritiesConfig, Priority};
 use sluicegate_fair_shares::{Answer, Consumer, Cost, Demand};
@@ -21,8 +22,8 @@ const RETRY_WITHIN: u64 = 5;
 
 impl RequestContext {
     /// How important the request is: as a trusted proxy says, or else its consumer, its plan, or its route.
-    fn priority(&self, parts: &RequestHead, identity: &Identity<'_>) -> Priority {
-        let config = &self.view.snapshot.config;
+    fn priority(&self, snapshot: &Snapshot, parts: &RequestHead, identity: &Identity<'_>) -> Priority {
+        let config = &snapshot.config;
         let PrioritiesConfig { plans, consumers, header, .. } = &config.priorities;
         let told = header.as_ref().filter(|_| self.trusts_peer).and_then(|header| parts.headers.only(header));
         told.and_then(|told| Priority::named(told.trim_ascii()))
@@ -36,34 +37,40 @@ impl RequestContext {
 
     /// The response to a request that is refused because the gateway itself has too much to do; `None` for all others.
     #[inline]
-    pub(crate) fn shed_by_load(&self, parts: &RequestHead, identity: &Identity<'_>) -> Option<LocalResponse> {
-        match self.view.process.load.pressure() {
+    pub(crate) fn shed_by_load(
+        &self,
+        view: &View,
+        parts: &RequestHead,
+        identity: &Identity<'_>,
+    ) -> Option<LocalResponse> {
+        match view.process.load.pressure() {
             0 => None,
-            pressure => self.shed_under(pressure, parts, identity),
+            pressure => self.shed_under(view, pressure, parts, identity),
         }
     }
 
     #[cold]
     fn shed_under(
         &self,
+        view: &View,
         pressure: u32,
         parts: &RequestHead,
         identity: &Identity<'_>,
     ) -> Option<LocalResponse> {
-        let priority = self.priority(parts, identity);
+        let priority = self.priority(&view.snapshot, parts, identity);
         let number = self.connection().worker.number();
         if !sluicegate_overload::is_refused(pressure, priority, number) {
             return None;
         }
-        self.view.process.load.count_refused(priority as usize);
+        view.process.load.count_refused(priority as usize);
         Some(self.refuse_overloaded(LocalError::GatewayOverloaded, RETRY_WITHIN, parts))
     }
 
     /// Whether the upstream has `overload`, or the priority of the request is a header.
     #[inline]
-    pub(crate) fn is_bounded(&self, upstream: usize) -> bool {
-        let overload = &self.view.upstream(upstream).state().overload;
-        overload.is_some() || self.view.snapshot.config.priorities.header.is_some()
+    pub(crate) fn is_bounded(&self, view: &View, upstream: usize) -> bool {
+        let overload = &view.upstream(upstream).state().overload;
+        overload.is_some() || view.snapshot.config.priorities.header.is_some()
     }
 
     /// Takes a place among the requests that the upstream has in flight, or waits for one.
@@ -72,22 +79,22 @@ impl RequestContext {
     /// The response, if the request is refused.
     pub(crate) async fn take_place(
         &mut self,
+        view: &View,
         upstream: usize,
         parts: &mut RequestHead,
         identity: &Identity<'_>,
     ) -> Result<(), LocalResponse> {
-        let priority = self.priority(parts, identity);
-        let PrioritiesConfig { header, forward, .. } = &self.view.snapshot.config.priorities;
+        let priority = self.priority(&view.snapshot, parts, identity);
+        let PrioritiesConfig { header, forward, .. } = &view.snapshot.config.priorities;
         if let Some(header) = header {
             parts.headers.remove(header);
             if *forward {
                 parts.headers.insert(header, priority.name());
             }
         }
-        let view = Rc::clone(&self.view);
         let Some(overload) = &view.upstream(upstream).state().overload else { return Ok(()) };
         let clock = *self.connection().worker.clock();
-        let class = Class { priority, share: self.share(upstream, identity) };
+        let class = Class { priority, share: self.share(view, upstream, identity) };
         let place = match overload.enter(class, clock) {
             Entered::Now(place) => Ok(place),
             Entered::Waits(waiting) => {
@@ -114,13 +121,13 @@ impl RequestContext {
     }
 
     /// Whether the consumer of the request has its fair share of what the upstream can handle.
-    fn share(&self, upstream: usize, identity: &Identity<'_>) -> Share {
-        let state = self.view.upstream(upstream).state();
+    fn share(&self, view: &View, upstream: usize, identity: &Identity<'_>) -> Share {
+        let state = view.upstream(upstream).state();
         let (Some(fair), Some(overload)) = (&state.fair, &state.overload) else {
             return Share::Modest;
         };
         let capacity = overload.throughput().unwrap_or(u64::MAX);
-        let key = self.view.snapshot.secret.hash_one(identity.consumer());
+        let key = view.snapshot.secret.hash_one(identity.consumer());
         let consumer = Consumer { key, weight: fair.config().weight(identity.plan()) };
         let now = self.connection().worker.clock().now();
         match fair.shares().ask(now, capacity, consumer, Cost::Known(1), || key) {

@@ -1,7 +1,5 @@
 //! The access log record of a request, filled in while the request proceeds.
 
-use std::sync::atomic::Ordering;
-
 use sluicegate_limiter::Time;
 
 use super::RequestContext;
@@ -9,15 +7,15 @@ use crate::access_log::{End, Outcome, Record};
 use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Evaluated, Matched};
 use crate::respond::{reported_verdict, retry_after};
-use crate::snapshot::Target;
+use crate::snapshot::{Snapshot, Target};
 use crate::telemetry::span;
 use crate::trace::Trace;
 use sluicegate_wire::RequestHead;
 
 impl RequestContext {
     /// Begins the record. `parts` is the head of the request, if it could be parsed.
-    pub(super) fn begin_record(&self, parts: Option<&RequestHead>) {
-        let log = self.view.access_log.as_ref();
+    pub(super) fn begin_record(&self, snapshot: &Snapshot, parts: Option<&RequestHead>) {
+        let log = self.ending.access_log.as_ref();
         let peer = self.connection().peer_ip();
         let Some(parts) = parts else {
             if log.is_some() {
@@ -25,11 +23,11 @@ impl RequestContext {
             }
             return;
         };
-        if log.is_none() && self.view.spans.is_none() {
+        if log.is_none() && self.ending.spans.is_none() {
             return;
         }
-        let trace = self.trace(&parts.headers);
-        let spans = self.view.spans.is_some() && trace.is_some_and(|trace| trace.is_sampled());
+        let trace = self.trace(snapshot, &parts.headers);
+        let spans = self.ending.spans.is_some() && trace.is_some_and(|trace| trace.is_sampled());
         if log.is_none() && !spans {
             return;
         }
@@ -43,9 +41,9 @@ impl RequestContext {
     }
 
     /// Notes that the request is rejected before its limits are evaluated.
-    pub fn set_rejected(&mut self, reject: &EarlyReject, parts: &RequestHead) {
+    pub fn set_rejected(&mut self, snapshot: &Snapshot, reject: &EarlyReject, parts: &RequestHead) {
         if let Some(route) = reject.route() {
-            self.set_route(route, parts, None);
+            self.set_route(snapshot, route, parts, None);
         }
         self.note(|record| record.outcome = Some(reject.outcome()));
         if let Some(error) = reject.error() {
@@ -58,9 +56,9 @@ impl RequestContext {
     }
 
     /// Notes the route and the identity of the sender.
-    pub fn set_matched(&mut self, matched: &Matched<'_>, parts: &RequestHead) {
-        self.set_route(matched.route_index, parts, Some(&matched.identity));
-        if let Some(consumers) = &self.view.consumers {
+    pub fn set_matched(&mut self, snapshot: &Snapshot, matched: &Matched<'_>, parts: &RequestHead) {
+        self.set_route(snapshot, matched.route_index, parts, Some(&matched.identity));
+        if let Some(consumers) = &self.ending.consumers {
             self.seat = matched.identity.consumer().map(|name| consumers.enter(name));
         }
         self.note(|record| {
@@ -105,13 +103,12 @@ impl RequestContext {
     pub(super) fn log(&self, now: Time) {
         let Some(record) = self.exchange.take_record() else { return };
         let worker = &self.connection().worker;
-        let snapshot = &self.view.snapshot;
-        let listener = snapshot.config.listeners.get(self.connection().listener_index());
+        let names = &*self.ending.names;
         let end = End {
-            limits: &snapshot.limits,
-            route: self.route.map(|route| snapshot.routes[route].name.as_str()),
-            listener: listener.map(|listener| listener.name.as_str()),
-            upstream: record.upstream.map(|upstream| snapshot.upstream(upstream).name.as_str()),
+            names,
+            route: self.route.map(|route| names.route(route)),
+            listener: names.listener(self.connection().listener_index()),
+            upstream: record.upstream.map(|upstream| names.upstream(upstream)),
             begun: self.begun,
             took: now.since(self.begun),
             code: self.code,
@@ -122,12 +119,12 @@ impl RequestContext {
             id: self.id().clone(),
             trace: self.trace.get().copied().flatten(),
         };
-        if let Some((spans, trace)) = self.view.spans.as_ref().zip(end.trace.filter(Trace::is_sampled)) {
+        if let Some((spans, trace)) = self.ending.spans.as_ref().zip(end.trace.filter(Trace::is_sampled)) {
             spans.push(span(&record, &end, &trace));
         }
-        let Some(log) = &self.view.access_log else { return };
+        let Some(log) = &self.ending.access_log else { return };
         log.write(&record, &end, worker.number());
-        if self.view.process.generation.load(Ordering::Acquire) != snapshot.generation {
+        if self.ending.is_replaced() {
             log.flush(); // the worker only flushes the log of the configuration in force
         }
     }

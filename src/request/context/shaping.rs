@@ -6,6 +6,7 @@ use super::RequestContext;
 use crate::auth::Identity;
 use crate::message::RequestId;
 use crate::rewrite::{self, Facts, Unwritable, apply, disown_changed, render};
+use crate::snapshot::Snapshot;
 use crate::trace::Trace;
 use sluicegate_config::UriTemplate;
 use sluicegate_wire::Headers;
@@ -13,28 +14,34 @@ use sluicegate_wire::RequestHead;
 
 impl RequestContext {
     /// Adopts the request id of a trusted proxy, and begins the log record.
-    pub(super) fn adopt_forwarded(&self, parts: &RequestHead) {
+    pub(super) fn adopt_forwarded(&self, snapshot: &Snapshot, parts: &RequestHead) {
         if self.trusts_peer
             && let Some(id) = parts.headers.get("x-request-id").and_then(RequestId::told)
         {
             self.exchange.adopt_id(id);
         }
-        self.begin_record(Some(parts));
+        self.begin_record(snapshot, Some(parts));
     }
 
     /// Notes the route, and renders the response header rules, which may depend on the identity of the sender.
-    pub(super) fn set_route(&mut self, route: usize, parts: &RequestHead, identity: Option<&Identity<'_>>) {
+    pub(super) fn set_route(
+        &mut self,
+        snapshot: &Snapshot,
+        route: usize,
+        parts: &RequestHead,
+        identity: Option<&Identity<'_>>,
+    ) {
         self.route = Some(route);
-        self.start_timeout(route);
-        let changes = self.view.snapshot.answer_headers(self.route);
+        self.start_timeout(snapshot, route);
+        let changes = snapshot.answer_headers(self.route);
         if !changes.is_empty() {
-            self.answer_values = render(changes, &self.facts(parts, identity));
+            self.answer_values = render(changes, &self.facts(snapshot, parts, identity));
         }
     }
 
     /// Sets the total timeout of the route, if it is not set. Called before the request waits for anything.
-    pub fn start_timeout(&self, route: usize) {
-        self.exchange.set_total(self.view.snapshot.config.routes[route].timeout);
+    pub fn start_timeout(&self, snapshot: &Snapshot, route: usize) {
+        self.exchange.set_total(snapshot.config.routes[route].timeout);
     }
 
     /// Rewrites path and query as the route says, and renders its request header rules. `None` if the target stays.
@@ -43,30 +50,37 @@ impl RequestContext {
     /// If the route's path template does not apply to the path.
     pub fn rewrite(
         &mut self,
+        snapshot: &Snapshot,
         parts: &RequestHead,
         identity: &Identity<'_>,
     ) -> Result<Option<PathAndQuery>, Unwritable> {
-        self.trace(&parts.headers); // before hop-by-hop headers are removed
+        self.trace(snapshot, &parts.headers); // before hop-by-hop headers are removed
         let Some(route) = self.route else { return Ok(None) };
-        let rules = &self.view.snapshot.config.routes[route].shape;
-        let facts = self.facts(parts, Some(identity));
+        let rules = &snapshot.config.routes[route].shape;
+        let facts = self.facts(snapshot, parts, Some(identity));
         let target = rewrite::target(&rules.path, &facts);
         self.request_values = render(&rules.request, &facts);
         target
     }
 
     /// The Location of a redirect.
-    pub fn location(&self, to: &UriTemplate, parts: &RequestHead, identity: &Identity<'_>) -> Vec<u8> {
-        rewrite::location(to, &self.facts(parts, Some(identity)))
+    pub fn location(
+        &self,
+        snapshot: &Snapshot,
+        to: &UriTemplate,
+        parts: &RequestHead,
+        identity: &Identity<'_>,
+    ) -> Vec<u8> {
+        rewrite::location(to, &self.facts(snapshot, parts, Some(identity)))
     }
 
     /// Applies the request header rules of the route and sets the trace context. Called after hop-by-hop headers are
     /// removed, so that a client cannot have the results removed by naming them in Connection.
-    pub(crate) fn apply_header_rules(&self, headers: &mut Headers) {
-        let trace = self.trace(headers);
+    pub(crate) fn apply_header_rules(&self, snapshot: &Snapshot, headers: &mut Headers) {
+        let trace = self.trace(snapshot, headers);
         Trace::write(trace.as_ref(), headers);
         let Some(route) = self.route else { return };
-        let changes = &self.view.snapshot.config.routes[route].shape.request;
+        let changes = &snapshot.config.routes[route].shape.request;
         if !changes.is_empty() {
             disown_changed(changes, headers);
             apply(changes, &self.request_values, headers);
@@ -74,9 +88,9 @@ impl RequestContext {
     }
 
     /// The trace context, determined once.
-    pub(super) fn trace(&self, headers: &Headers) -> Option<Trace> {
+    pub(super) fn trace(&self, snapshot: &Snapshot, headers: &Headers) -> Option<Trace> {
         *self.trace.get_or_init(|| {
-            let config = &self.view.snapshot.config.trace;
+            let config = &snapshot.config.trace;
             Trace::of(config, headers, self.trusts_peer, || self.connection().worker.number())
         })
     }
@@ -90,8 +104,13 @@ impl RequestContext {
         }
     }
 
-    fn facts<'a>(&'a self, parts: &'a RequestHead, identity: Option<&'a Identity<'a>>) -> Facts<'a> {
-        let config = &self.view.snapshot.config;
+    fn facts<'a>(
+        &'a self,
+        snapshot: &'a Snapshot,
+        parts: &'a RequestHead,
+        identity: Option<&'a Identity<'a>>,
+    ) -> Facts<'a> {
+        let config = &snapshot.config;
         let listener = config.listeners.get(self.connection().listener_index());
         let listener = listener.map(|listener| listener.name.as_str());
         let route = self.route.map(|route| &config.routes[route]);
