@@ -59,7 +59,8 @@ fn each(table: &RouteTable, requests: &[(String, String)], found: bool) -> f64 {
     let mut asked = 0;
     while begun.elapsed() < SPAN {
         for (host, path) in requests {
-            let request = RouteQuery { listener: 0, host, method: &Method::GET, path, headers: &headers };
+            let method = &Method::GET;
+            let request = RouteQuery { listener: 0, host, method, path, headers: &headers, query: "" };
             assert_eq!(table.find(black_box(&request)).is_some(), found);
             asked += 1;
         }

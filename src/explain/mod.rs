@@ -221,6 +221,7 @@ impl Snapshot {
             method: &parts.method,
             path: written,
             headers: &parts.headers,
+            query: parts.target.query().unwrap_or_default(),
         };
         let others = self.config.routes.iter().filter(|route| taken != Some(route.name.as_str()));
         others

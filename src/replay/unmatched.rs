@@ -1,6 +1,6 @@
 //! Requests that match no route: the reasons, and the most frequent targets.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::request::early_reject::EarlyReject;
 use crate::route::{Misses, RouteQuery, host};
@@ -24,7 +24,7 @@ pub struct Unmatched {
     /// Requests without a host.
     pub without_host: u64,
     /// Explained requests by the parts in which they differ from the nearest route.
-    differences: [u64; Misses::SETS],
+    differences: BTreeMap<Misses, u64>,
     comparisons: usize,
     /// The targets.
     pub targets: Frequent,
@@ -57,21 +57,21 @@ impl Unmatched {
         self.comparisons += routes.len();
         let Ok(path) = normalize(parts.target.path()) else { return };
         let (method, headers) = (&parts.method, &parts.headers);
-        let query = RouteQuery { listener, host: &host, method, path: &path, headers };
+        let query = parts.target.query().unwrap_or_default();
+        let query = RouteQuery { listener, host: &host, method, path: &path, headers, query };
         if let Some(misses) = Misses::of_nearest(routes.iter().map(|route| &route.matches), &query) {
-            self.differences[misses.index()] += 1;
+            *self.differences.entry(misses).or_default() += 1;
         }
     }
 
     /// The number of explained requests.
     pub fn explained(&self) -> u64 {
-        self.differences.iter().sum()
+        self.differences.values().sum()
     }
 
     /// The parts in which requests differ from the nearest route, with the number of requests; the most frequent first.
     pub fn differences(&self) -> Vec<(Misses, u64)> {
-        let all = self.differences.iter().enumerate().map(|(index, count)| (Misses::at(index), *count));
-        let mut all: Vec<_> = all.filter(|(_, count)| *count > 0).collect();
+        let mut all: Vec<_> = self.differences.iter().map(|(misses, count)| (*misses, *count)).collect();
         all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         all
     }

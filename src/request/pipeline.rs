@@ -110,6 +110,7 @@ pub fn match_answered<'s>(
         method: &parts.method,
         path: parts.target.path(),
         headers: &parts.headers,
+        query: parts.target.query().unwrap_or_default(),
     };
     let NormalPath { path, decoded } = match plain {
         true => NormalPath { path: Cow::Borrowed(written.path), decoded: None },

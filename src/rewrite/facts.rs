@@ -70,9 +70,9 @@ impl Facts<'_> {
     fn of_path(&self, variable: &Variable) -> Option<String> {
         let path = self.normal_path(self.parts.target.path()).ok()?;
         let mut params = Params::new();
-        let patterns = &self.route?.matches.paths;
+        let patterns = &self.route?.matches.paths.patterns;
         let Some(pattern) = patterns.iter().find(|pattern| pattern.matches(&path, &mut params)) else {
-            return (*variable == Variable::Rest).then(|| path[1..].to_owned()); // a route that takes every path
+            return (*variable == Variable::Rest).then(|| path[1..].to_owned()); // a route without patterns, or a path that matches an expression
         };
         match variable {
             Variable::Param(name) => {

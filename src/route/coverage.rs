@@ -4,7 +4,7 @@ use http::{HeaderName, HeaderValue, Method};
 
 use super::hosts::{HostIds, Hosts};
 use super::tree::Tree;
-use sluicegate_config::{At, HostPattern, Match, PathEnd, PathPattern, Report};
+use sluicegate_config::{At, HostPattern, Match, PathEnd, PathPattern, QueryMatch, QueryValue, Report};
 
 /// Warns about each route whose requests all match one earlier route. `routes` are names and matches in order.
 pub(crate) fn warn_of_unreachable(routes: &[(At<String>, Match)], report: &mut Report) {
@@ -32,10 +32,10 @@ impl Coverage {
     fn new<'m>(routes: impl Iterator<Item = &'m Match>) -> Self {
         let (mut tree, mut hosts, mut named) = (Tree::new(), Hosts::default(), Vec::new());
         for (index, route) in routes.enumerate() {
-            for path in &route.paths {
+            for path in &route.paths.patterns {
                 tree.insert(path.literals(), path.end(), index);
             }
-            if route.paths.is_empty() {
+            if route.paths.is_any() {
                 tree.insert(std::iter::empty(), PathEnd::Open, index);
             }
             named.push(hosts.numbers(&route.hosts));
@@ -50,6 +50,7 @@ impl Coverage {
         let hosts = match narrow.hosts.first() {
             Some(HostPattern::Exact(name)) => self.hosts.of(name),
             Some(HostPattern::Below(names)) => self.hosts.all_below(names),
+            Some(HostPattern::Regex(regex)) => self.hosts.of_regex(regex).into_iter().collect(),
             None => HostIds::new(),
         };
         let mut first = index;
@@ -60,7 +61,7 @@ impl Coverage {
             }
             wide < first
         };
-        let path = narrow.paths.first();
+        let path = narrow.paths.patterns.first();
         let segments: Vec<Option<&str>> = path.into_iter().flat_map(PathPattern::literals).collect();
         self.tree.find_covering(&segments, path.map_or(PathEnd::Open, PathPattern::end), &hosts, &mut visit);
         (first < index).then_some(first)
@@ -71,25 +72,24 @@ impl Coverage {
 fn covers(wide: &Match, narrow: &Match) -> bool {
     let subset = |own: bool, others: bool, all: bool| own || (!others && all);
     let methods = |m: &Method| wide.methods.contains(m);
-    let paths = |path: &PathPattern| wide.paths.iter().any(|own| own.covers(path));
     let hosts = |host: &HostPattern| wide.hosts.iter().any(|own| covers_host(own, host));
     let headers = |(name, value): &(HeaderName, Option<HeaderValue>)| {
         narrow.headers.iter().any(|(other, wanted)| name == other && (value.is_none() || value == wanted))
     };
-    let everything = wide.paths.iter().any(PathPattern::is_everything);
+    let parameter = |wanted: &QueryMatch| {
+        let is_any = wanted.value == QueryValue::Any;
+        narrow.query.iter().any(|own| own.name == wanted.name && (is_any || own.value == wanted.value))
+    };
     let takes_options = |route: &Match| {
         route.methods.is_empty() || route.methods.contains(&Method::OPTIONS) || route.preflight
     };
     (wide.listener.is_none() || wide.listener == narrow.listener)
         && subset(wide.methods.is_empty(), narrow.methods.is_empty(), narrow.methods.iter().all(methods))
         && (takes_options(wide) || !narrow.preflight)
-        && subset(
-            wide.paths.is_empty() || everything,
-            narrow.paths.is_empty(),
-            narrow.paths.iter().all(paths),
-        )
+        && wide.paths.cover(&narrow.paths)
         && subset(wide.hosts.is_empty(), narrow.hosts.is_empty(), narrow.hosts.iter().all(hosts))
         && wide.headers.iter().all(headers)
+        && wide.query.iter().all(parameter)
 }
 
 fn covers_host(wide: &HostPattern, narrow: &HostPattern) -> bool {
@@ -97,6 +97,7 @@ fn covers_host(wide: &HostPattern, narrow: &HostPattern) -> bool {
         (HostPattern::Below(wide), HostPattern::Below(narrow)) => narrow.ends_with(wide.as_str()),
         (_, HostPattern::Exact(name)) => wide.matches(name),
         (HostPattern::Exact(_), HostPattern::Below(_)) => false,
+        (_, HostPattern::Regex(_)) | (HostPattern::Regex(_), HostPattern::Below(_)) => wide == narrow,
     }
 }
 
@@ -114,13 +115,14 @@ mod tests {
             wide.hosts.iter().any(|wide| match wide {
                 HostPattern::Exact(name) => name == narrow,
                 HostPattern::Below(names) => narrow.ends_with(names.as_str()),
+                HostPattern::Regex(_) => false,
             })
         };
-        let path = match narrow.paths.first() {
-            Some(narrow) => wide.paths.iter().any(|wide| wide.covers(narrow)),
-            None => wide.paths.iter().any(|wide| wide.to_string() == "/*"),
+        let path = match narrow.paths.patterns.first() {
+            Some(narrow) => wide.paths.patterns.iter().any(|wide| wide.covers(narrow)),
+            None => wide.paths.patterns.iter().any(|wide| wide.to_string() == "/*"),
         };
-        (wide.paths.is_empty() || path)
+        (wide.paths.is_any() || path)
             && (wide.hosts.is_empty() || narrow.hosts.first().is_some_and(|narrow| host(&narrow.to_string())))
             && (wide.methods.is_empty() || wide.methods == narrow.methods)
     }

@@ -44,15 +44,27 @@ fn pattern() -> impl Strategy<Value = String> {
     })
 }
 
+/// An expression for paths.
+fn path_regex() -> impl Strategy<Value = String> {
+    let text = select(vec!["/[ab](/.*)?", "^/(A|b)/.+$", "/.*", "(/[a-c])+/?", "/a[.]b"]);
+    text.prop_map(|text| format!("{{regex: '{text}'}}"))
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{text}'")
+}
+
 fn list(items: Vec<String>) -> String {
-    format!("['{}']", items.join("', '"))
+    format!("[{}]", items.join(", "))
 }
 
 /// A route as the file has it.
 fn route() -> impl Strategy<Value = String> {
-    let hosts = select(vec!["a.b", "*.a.b", "*.b", "b", "c.a.b"]).prop_map(str::to_owned);
+    let hosts = select(vec!["'a.b'", "'*.a.b'", "'*.b'", "'b'", "'c.a.b'", "{regex: '[a-c][.]A[.]b'}"]);
+    let hosts = hosts.prop_map(str::to_owned);
     let hosts = prop_oneof![Just(vec![]), vec(hosts, 1..4)];
-    let paths = prop_oneof![1 => Just(vec![]), 6 => vec(pattern(), 1..3)];
+    let paths = prop_oneof![5 => pattern().prop_map(|path| quoted(&path)), 1 => path_regex()];
+    let paths = prop_oneof![1 => Just(vec![]), 6 => vec(paths, 1..3)];
     let methods = select(vec!["", ", methods: GET", ", methods: [POST, PUT]", ", spelling: exact"]);
     let limits = select(vec!["", ", limits: [one]"]);
     (hosts, paths, methods, limits, 0..4_u8).prop_map(|(hosts, paths, more, limits, upstream)| {

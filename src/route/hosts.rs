@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use sluicegate_config::HostPattern;
+use sluicegate_config::{HostPattern, MatchRegex};
 
 /// The numbers of all patterns that a host matches.
 pub(super) type HostIds = SmallVec<[usize; 4]>;
@@ -17,13 +17,22 @@ pub(super) struct Hosts {
     below: HashMap<Box<str>, usize>,
     /// The most dots in a wildcard pattern: the number of suffixes of a host that are looked up.
     dots: usize,
+    /// Regular expressions with their numbers.
+    regexes: Vec<(MatchRegex, usize)>,
 }
 
 impl Hosts {
     /// The number of a pattern. Equal patterns have the same number.
     fn number(&mut self, pattern: &HostPattern) -> usize {
-        let next = self.exact.len() + self.below.len();
+        let next = self.exact.len() + self.below.len() + self.regexes.len();
         let (names, name) = match pattern {
+            HostPattern::Regex(regex) => {
+                let number = self.of_regex(regex).unwrap_or(next);
+                if number == next {
+                    self.regexes.push((regex.clone(), number));
+                }
+                return number;
+            }
             HostPattern::Exact(name) => (&mut self.exact, name),
             HostPattern::Below(name) => {
                 self.dots = self.dots.max(name.matches('.').count());
@@ -47,12 +56,21 @@ impl Hosts {
         ends.filter_map(|(at, _)| self.below.get(&names[at..]).copied()).collect()
     }
 
+    /// The number of a regular expression.
+    pub(super) fn of_regex(&self, regex: &MatchRegex) -> Option<usize> {
+        self.regexes.iter().find(|(known, _)| known == regex).map(|(_, number)| *number)
+    }
+
     /// The patterns that a host (lower case, without port) matches.
     pub(super) fn of(&self, host: &str) -> HostIds {
         let mut ids: HostIds = self.exact.get(host).copied().into_iter().collect();
         if !self.below.is_empty() {
             let ends = host.rmatch_indices('.').take(self.dots).filter(|(at, _)| *at > 0);
             ids.extend(ends.filter_map(|(at, _)| self.below.get(&host[at..]).copied()));
+        }
+        if !self.regexes.is_empty() {
+            let matching = self.regexes.iter().filter(|(regex, _)| regex.matches(host.as_bytes()));
+            ids.extend(matching.map(|(_, number)| *number));
         }
         ids
     }

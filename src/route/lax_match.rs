@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use smallvec::SmallVec;
 
 use super::path_variants::{core, decode, is_plain};
+use super::regex_guards::{Readings, RegexGuard};
 use super::tree::Tree;
 use sluicegate_config::{
     Action, Params, PathEnd, PathPattern, RouteConfig, Segment, ServerConfig, UpstreamConfig,
@@ -29,6 +30,8 @@ pub struct LaxMatch<'a> {
 #[derive(Debug)]
 pub(super) struct LaxTable {
     guards: Vec<Guard>,
+    /// The routes among them with regular expressions, in order.
+    regexes: Vec<RegexGuard>,
     /// Indices into `guards` by the cores of their paths.
     tree: Tree<usize>,
     /// The length of the longest core: only so much of a segment is looked up.
@@ -37,7 +40,7 @@ pub(super) struct LaxTable {
     servers: Vec<Box<[usize]>>,
     /// For each route its upstream; `None` if no guard with one of the same servers precedes it.
     reach: Vec<Option<usize>>,
-    /// Whether a guard has a path that is not plain, so that a plain path may match it loosely.
+    /// Whether a guard has a path that is not plain, or an expression, so that a plain path may match it loosely.
     has_unusual_guard: bool,
 }
 
@@ -63,6 +66,7 @@ impl LaxTable {
     /// The table of these routes. `named` are the numbers of the hosts of each route.
     pub(super) fn new(routes: &[RouteConfig], upstreams: &[UpstreamConfig], named: &[Box<[usize]>]) -> Self {
         let mut guards = Vec::new();
+        let mut regexes = Vec::new();
         for (route, config) in routes.iter().enumerate() {
             let is_unlimited =
                 config.limits.is_empty() && config.access.deny.is_empty() && config.access.allow.is_empty();
@@ -70,9 +74,9 @@ impl LaxTable {
             if is_unlimited || config.matches.exact_spelling {
                 continue;
             }
-            guards.extend(
-                config.matches.paths.iter().map(|pattern| Guard::new(route, upstream.index, pattern)),
-            );
+            let paths = &config.matches.paths;
+            guards.extend(paths.patterns.iter().map(|pattern| Guard::new(route, upstream.index, pattern)));
+            regexes.extend(RegexGuard::new(route, upstream.index, paths));
         }
         let mut tree = Tree::new();
         for (index, guard) in guards.iter().enumerate() {
@@ -80,11 +84,14 @@ impl LaxTable {
         }
         tree.index_by_host(|guard: usize| &named[guards[guard].route]);
         let servers = numbered(upstreams);
-        let reach = reach(routes, &guards, &servers);
-        let has_unusual_guard = guards.iter().any(|guard| !is_plain(&guard.pattern.bare()));
+        let places = guards.iter().map(|guard| (guard.route, guard.upstream));
+        let places = places.chain(regexes.iter().map(|guard| (guard.route, guard.upstream)));
+        let reach = reach(routes, places.collect(), &servers);
+        let has_unusual_guard =
+            !regexes.is_empty() || guards.iter().any(|guard| !is_plain(&guard.pattern.bare()));
         let cores = guards.iter().flat_map(|guard| &guard.cores).flatten();
         let longest = cores.map(String::len).max().unwrap_or_default();
-        Self { guards, tree, longest, servers, reach, has_unusual_guard }
+        Self { guards, regexes, tree, longest, servers, reach, has_unusual_guard }
     }
 
     /// Whether a request of the route `found` may match a guard loosely. `plain` says whether its path is plain.
@@ -130,6 +137,25 @@ impl LaxTable {
                 matches.extend(guard.matches(&all).or_else(|| guard.matches(&kept)));
             }
         }
+        if !self.regexes.is_empty() {
+            let cores =
+                |parts: &[&Part<'_>]| parts.iter().flat_map(|part| ["/", &*part.core]).collect::<String>();
+            let mut readings = None;
+            for guard in self.regexes.iter().take_while(|guard| guard.route < found) {
+                let is_known = matches.iter().any(|known: &LaxMatch<'_>| known.route == guard.route);
+                if !is_known && self.shares(own, guard.upstream) && takes(guard.route) {
+                    let readings =
+                        readings.get_or_insert_with(|| Readings::of(path, [cores(&all), cores(&kept)]));
+                    let path = guard.matches(readings);
+                    matches.extend(path.map(|path| LaxMatch {
+                        route: guard.route,
+                        path,
+                        params: Params::new(),
+                    }));
+                }
+            }
+            matches.sort_by_key(|one| one.route);
+        }
         matches
     }
 
@@ -156,15 +182,20 @@ fn numbered(upstreams: &[UpstreamConfig]) -> Vec<Box<[usize]>> {
     numbers
 }
 
-/// For each route its upstream, if a guard with one of the same servers precedes it.
-fn reach(routes: &[RouteConfig], guards: &[Guard], servers: &[Box<[usize]>]) -> Vec<Option<usize>> {
+/// For each route its upstream, if a guard with one of the same servers precedes it. `guards` are their routes and upstreams.
+fn reach(
+    routes: &[RouteConfig],
+    mut guards: Vec<(usize, usize)>,
+    servers: &[Box<[usize]>],
+) -> Vec<Option<usize>> {
     let count = servers.iter().flatten().max().map_or(0, |last| last + 1);
     let mut guarded = vec![false; count];
-    let mut guards = guards.iter().peekable();
+    guards.sort_unstable();
+    let mut guards = guards.into_iter().peekable();
     let mut reach = Vec::with_capacity(routes.len());
     for (index, route) in routes.iter().enumerate() {
-        while let Some(guard) = guards.next_if(|guard| guard.route < index) {
-            servers[guard.upstream].iter().for_each(|server| guarded[*server] = true);
+        while let Some((_, upstream)) = guards.next_if(|(route, _)| *route < index) {
+            servers[upstream].iter().for_each(|server| guarded[*server] = true);
         }
         reach.push(match &route.action {
             Action::Forward { upstream, .. } => {

@@ -1,18 +1,16 @@
 //! Why no route matches a request.
 
-use super::table::{RouteQuery, at_listener, has_headers, takes_method};
+use super::table::{RouteQuery, at_listener, has_headers, has_query, takes_method};
 use sluicegate_config::{Match, Params};
 
 /// The parts of a request that a route does not match: one bit for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Misses(u8);
 
 impl Misses {
     /// The names of the parts, in the order of the bits. Among routes with equally many mismatches, the one with mismatches in
     /// earlier parts is the nearest: logs often lack these.
-    const NAMES: [&str; 5] = ["host", "listener", "headers", "method", "path"];
-    /// The number of sets of parts.
-    pub const SETS: usize = 1 << Self::NAMES.len();
+    const NAMES: [&str; 6] = ["host", "listener", "headers", "query", "method", "path"];
 
     /// The mismatches of one route.
     pub fn of(route: &Match, query: &RouteQuery<'_>) -> Self {
@@ -21,8 +19,9 @@ impl Misses {
             route.hosts.is_empty() || route.hosts.iter().any(|host| host.matches(query.host)),
             at_listener(route, query),
             has_headers(route, query),
+            has_query(route, query),
             takes_method(route, query),
-            route.paths.is_empty() || route.paths.iter().any(|path| path.matches(query.path, &mut params)),
+            route.paths.match_patterns(query.path, &mut params) || route.paths.match_regexes(query.path),
         ];
         Self(matches.iter().rev().fold(0, |bits, matches| bits << 1 | u8::from(!matches)))
     }
@@ -31,16 +30,6 @@ impl Misses {
     pub fn of_nearest<'r>(routes: impl Iterator<Item = &'r Match>, query: &RouteQuery<'_>) -> Option<Self> {
         let all = routes.map(|route| Self::of(route, query));
         all.min_by_key(|misses| (misses.0.count_ones(), misses.0))
-    }
-
-    /// The set of this index, which is below [`SETS`](Self::SETS).
-    pub const fn at(index: usize) -> Self {
-        Self(index as u8)
-    }
-
-    /// The index of the set.
-    pub const fn index(self) -> usize {
-        self.0 as usize
     }
 
     /// The names of the parts.
@@ -66,16 +55,18 @@ mod tests {
         let config = fixture::config(&[
             "{name: a, match: {host: a.test, path: /a/*}, respond: {status: 200}}".into(),
             "{name: b, match: {path: /b, methods: GET, headers: {x-b: '1'}}, respond: {status: 200}}".into(),
+            "{name: c, match: {path: {regex: '/c[0-9]'}, query: {c: '1'}}, respond: {status: 200}}".into(),
         ]);
         let headers = Headers::default();
         for (host, path, method, missed) in [
             ("", "/a/x", Method::GET, &["host"][..]),
-            ("a.test", "/c", Method::GET, &["path"]),
+            ("a.test", "/d", Method::GET, &["path"]),
             ("", "/b", Method::GET, &["headers"]),
             ("", "/b", Method::POST, &["headers", "method"]),
             ("a.test", "/a/x", Method::GET, &[]),
+            ("", "/c1", Method::GET, &["query"]),
         ] {
-            let query = RouteQuery { listener: 0, host, method: &method, path, headers: &headers };
+            let query = RouteQuery { listener: 0, host, method: &method, path, headers: &headers, query: "" };
             let misses = Misses::of_nearest(config.routes.iter().map(|route| &route.matches), &query);
             assert!(misses.unwrap().names().eq(missed.iter().copied()), "{host} {path} {misses:?}");
         }

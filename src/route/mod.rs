@@ -10,6 +10,7 @@ mod lax_match;
 mod misses;
 mod path_variants;
 mod preflight;
+mod regex_guards;
 mod table;
 mod tree;
 

@@ -24,6 +24,8 @@ pub struct RouteQuery<'a> {
     pub path: &'a str,
     /// Its headers.
     pub headers: &'a Headers,
+    /// Its query as it was sent, without the question mark; empty if there is none.
+    pub query: &'a str,
 }
 
 /// The routes in the order of the file.
@@ -37,6 +39,8 @@ pub struct RouteTable {
     named: Vec<Box<[usize]>>,
     /// Routes with the index of one of their paths, by path; `None` if there are so few that a linear search is cheaper.
     tree: Option<Tree<(usize, usize)>>,
+    /// The routes with regular expressions for paths, which are not in the tree.
+    regexes: Vec<usize>,
     /// The routes that other spellings of their paths match.
     lax: LaxTable,
 }
@@ -47,9 +51,11 @@ impl RouteTable {
         let routes: Vec<Match> = configs.iter().map(|route| route.matches.clone()).collect();
         let mut hosts = Hosts::default();
         let named: Vec<Box<[usize]>> = routes.iter().map(|route| hosts.numbers(&route.hosts)).collect();
-        let patterns: usize = routes.iter().map(|route| route.paths.len().max(1) + route.hosts.len()).sum();
+        let patterns: usize =
+            routes.iter().map(|route| route.paths.patterns.len().max(1) + route.hosts.len()).sum();
         Self {
             tree: (patterns > FEW).then(|| tree(&routes, &named)),
+            regexes: (0..routes.len()).filter(|index| !routes[*index].paths.regexes.is_empty()).collect(),
             lax: LaxTable::new(configs, upstreams, &named),
             encoded_slashes: configs.iter().map(RouteConfig::encoded_slash).collect(),
             hosts,
@@ -78,8 +84,16 @@ impl RouteTable {
             }
             !fits
         });
+        let earlier = self.regexes.iter().take_while(|route| first.is_none_or(|(first, _)| **route < first));
+        let takes = |route: usize| {
+            let one = &self.routes[route];
+            self.is_at(route, &hosts) && concerns(one, query) && one.paths.match_regexes(query.path)
+        };
+        if let Some(route) = earlier.copied().find(|route| takes(*route)) {
+            return Some((route, params));
+        }
         let (index, path) = first?;
-        if let Some(path) = self.routes[index].paths.get(path) {
+        if let Some(path) = self.routes[index].paths.patterns.get(path) {
             path.matches(query.path, &mut params);
         }
         Some((index, params))
@@ -100,7 +114,7 @@ impl RouteTable {
         let takes = |route: usize| self.is_at(route, &hosts) && concerns(&self.routes[route], query);
         let matches = self.lax.find(query.path, found, &hosts, takes);
         let is_exact = |path: &PathPattern| path.is_literal() && path.matches(query.path, &mut Params::new());
-        if !matches.is_empty() && self.routes[found].paths.iter().any(is_exact) {
+        if !matches.is_empty() && self.routes[found].paths.patterns.iter().any(is_exact) {
             return SmallVec::new();
         }
         matches
@@ -134,10 +148,10 @@ impl RouteTable {
 fn tree(routes: &[Match], named: &[Box<[usize]>]) -> Tree<(usize, usize)> {
     let mut tree = Tree::new();
     for (index, route) in routes.iter().enumerate() {
-        for (at, path) in route.paths.iter().enumerate() {
+        for (at, path) in route.paths.patterns.iter().enumerate() {
             tree.insert(path.literals(), path.end(), (index, at));
         }
-        if route.paths.is_empty() {
+        if route.paths.is_any() {
             tree.insert(std::iter::empty(), PathEnd::Open, (index, usize::MAX)); // not the index of a path
         }
     }
@@ -148,14 +162,22 @@ fn tree(routes: &[Match], named: &[Box<[usize]>]) -> Tree<(usize, usize)> {
 /// Whether a route matches a request.
 pub(super) fn matches<'a>(route: &'a Match, query: &RouteQuery<'a>, params: &mut Params<'a>) -> bool {
     params.clear();
-    (route.paths.is_empty() || route.paths.iter().any(|path| path.matches(query.path, params)))
+    let by_pattern = route.paths.match_patterns(query.path, params);
+    (by_pattern || !route.paths.regexes.is_empty())
         && (route.hosts.is_empty() || route.hosts.iter().any(|host| host.matches(query.host)))
         && concerns(route, query)
+        && (by_pattern || {
+            params.clear(); // of a pattern that matched in part
+            route.paths.match_regexes(query.path)
+        })
 }
 
 /// Whether a route matches a request, apart from path and host.
 fn concerns(route: &Match, query: &RouteQuery<'_>) -> bool {
-    at_listener(route, query) && takes_method(route, query) && has_headers(route, query)
+    at_listener(route, query)
+        && takes_method(route, query)
+        && has_headers(route, query)
+        && has_query(route, query)
 }
 
 #[inline]
@@ -174,6 +196,11 @@ pub(super) fn has_headers(route: &Match, query: &RouteQuery<'_>) -> bool {
         Some(value) => query.headers.get_all(name).any(|found| found == value.as_bytes()),
         None => query.headers.contains_key(name),
     })
+}
+
+#[inline]
+pub(super) fn has_query(route: &Match, query: &RouteQuery<'_>) -> bool {
+    route.query.iter().all(|wanted| wanted.matches(query.query))
 }
 
 /// Whether the request is a preflight request for a method of the route.

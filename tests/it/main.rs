@@ -83,6 +83,7 @@ mod proxy_protocol;
 mod readme;
 mod reasons;
 mod refusals;
+mod regex_routes;
 mod region_parts;
 mod reload;
 mod replay;

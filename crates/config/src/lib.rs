@@ -27,13 +27,16 @@ mod listen_address;
 mod listener;
 mod lists;
 mod log;
+mod match_regex;
 mod model;
 mod network;
 mod normal_path;
 mod outside;
 mod overload;
+mod paths;
 mod pattern;
 mod percent;
+mod query_match;
 mod raw;
 mod raw_balance;
 mod raw_cors;
@@ -100,6 +103,7 @@ pub use log::{
     Accept, AccessLogConfig, Field, Known, LogFormat, LogTarget, Sample, Share, TraceConfig, has_secret_word,
     is_secret_header, secret_parameters,
 };
+pub use match_regex::{MatchRegex, PathRegex};
 pub use model::{
     ApiKeyConfig, ApiKeySource, Config, ConsumersConfig, Exempt, LimitConfig, MetricsConfig, Mode, OnMissing,
     OnStoreFailure, When,
@@ -108,8 +112,10 @@ pub use network::parse_network;
 pub use normal_path::{ENCODED_SLASH, PathError, is_overlong, normalize, normalize_encoded_slashes};
 pub use outside::{CheckCacheConfig, CheckConfig, IntrospectionConfig, OnFailure, ServiceConfig};
 pub use overload::{OverloadConfig, OwnOverloadConfig, PrioritiesConfig};
+pub use paths::Paths;
 pub use pattern::{HostPattern, Params, PathEnd, PathPattern, PatternError, Segment};
 pub use percent::{form_decode, percent_decode, percent_encode};
+pub use query_match::{QueryMatch, QueryValue};
 pub use reference::Reference;
 pub use regions::{RegionsConfig, WHOLE};
 pub use report::nearest;

@@ -2,20 +2,24 @@
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
 use smallvec::SmallVec;
 
+use super::match_regex::MatchRegex;
 use super::normalize;
 
 /// The parameters of a path that matched: names from the pattern, values from the path.
 pub type Params<'a> = SmallVec<[(&'a str, &'a str); 4]>;
 
-/// `api.example.com`, or `*.example.com` for every name below.
+/// `api.example.com`, `*.example.com` for every name below, or a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostPattern {
     /// This name.
     Exact(String),
     /// Any name that ends in this, which begins with a dot.
     Below(String),
+    /// Any name that matches, without regard to case.
+    Regex(MatchRegex),
 }
 
 /// `/login`, `/v1/*`, `/users/{id}`.
@@ -90,6 +94,7 @@ impl HostPattern {
         match self {
             Self::Exact(name) => name == host,
             Self::Below(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
+            Self::Regex(regex) => regex.matches(host.as_bytes()),
         }
     }
 }
@@ -99,6 +104,17 @@ impl fmt::Display for HostPattern {
         match self {
             Self::Exact(name) => f.write_str(name),
             Self::Below(suffix) => write!(f, "*{suffix}"),
+            Self::Regex(regex) => f.write_str(regex.as_str()),
+        }
+    }
+}
+
+/// As the file writes it.
+impl Serialize for HostPattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Exact(_) | Self::Below(_) => serializer.collect_str(self),
+            Self::Regex(regex) => regex.serialize(serializer),
         }
     }
 }

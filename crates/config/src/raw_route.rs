@@ -10,10 +10,12 @@ use super::raw::RawText;
 use super::raw_cors::RawCors;
 use super::raw_headers::RawHeaders;
 use super::raw_shape::{RawHeaderChanges, RawRewrite};
-use super::read::{Named, OneOrMany, mapping};
+use super::read::{Named, OneOrMany, Read, mapping};
+use super::report::{Problem, Report};
 #[cfg(feature = "schema")]
-use super::schema::Scalar;
+use super::schema::{OrRegex, Scalar};
 use super::shorthand::{RawAnswer, RawCount, RawRedirect};
+use super::yaml_tree::{Node, Value};
 
 mapping! {
     /// A route: which requests it matches, where they go, and under which limits.
@@ -82,21 +84,56 @@ mapping! {
     struct RawMatch {
         /// The name of a listener.
         listener: RawText,
-        /// Host names: api.example.com, or *.example.com for all subdomains.
-        #[schemars(with = "Option<OneOrMany<hints::Host>>")]
-        host: OneOrMany<At<RawText>>,
-        /// Paths: /login, /v1/* (/v1 and everything below it), /users/{id}.
-        #[schemars(with = "Option<OneOrMany<hints::Path>>")]
-        path: OneOrMany<At<RawText>>,
+        /// Host names: api.example.com, *.example.com for all subdomains, or {regex: …}.
+        #[schemars(with = "Option<OneOrMany<OrRegex<hints::Host>>>")]
+        host: OneOrMany<At<RawPattern>>,
+        /// Paths: /login, /v1/* (/v1 and everything below it), /users/{id}, or {regex: …}.
+        #[schemars(with = "Option<OneOrMany<OrRegex<hints::Path>>>")]
+        path: OneOrMany<At<RawPattern>>,
         /// Methods.
         #[schemars(with = "Option<OneOrMany<hints::Method>>")]
         methods: OneOrMany<At<RawText>>,
         /// Request headers with their exact values; `*` matches any value.
         #[schemars(with = "Option<BTreeMap<String, Scalar>>")]
         headers: Named<At<RawText>>,
+        /// Query parameters with their exact values or {regex: …}; `*` matches any value.
+        #[schemars(with = "Option<BTreeMap<String, OrRegex<Scalar>>>")]
+        query: Named<At<RawPattern>>,
         /// Whether the limits also apply to other spellings of the path: loose (default) or exact.
         #[schemars(extend("enum" = ["loose", "exact"]))]
         spelling: RawText,
+    }
+}
+
+mapping! {
+    /// A regular expression that matches from beginning to end.
+    "a regular expression"
+    struct RawRegex {
+        /// The expression, in the syntax of the Rust crate regex.
+        #[schemars(required)]
+        regex: RawText,
+    }
+}
+
+/// A text, or `{regex: TEXT}`.
+#[derive(Clone, Debug)]
+pub(super) enum RawPattern {
+    Text(String),
+    Regex(RawRegex),
+}
+
+impl Read for RawPattern {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        match &node.value {
+            Value::Map(_) => {
+                let raw = RawRegex::read(node, report)?;
+                if raw.regex.is_none() && raw.wrong.is_empty() {
+                    report.error(Problem::new(node.at, "expected a value or {regex: …}"));
+                }
+                raw.regex.is_some().then_some(Self::Regex(raw))
+            }
+            _ => String::read(node, report).map(Self::Text),
+        }
     }
 }
 

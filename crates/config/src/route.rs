@@ -10,9 +10,10 @@ use serde_json::json;
 
 use super::cors::CorsConfig;
 use super::lists::Access;
+use super::query_match::{self, QueryMatch};
 use super::reference::Reference;
 use super::serialize::{cors, header_changes, required_headers, seconds_or_null, spelling, status, texts};
-use super::{HostPattern, PathError, PathPattern, normalize, normalize_encoded_slashes};
+use super::{HostPattern, PathError, Paths, normalize, normalize_encoded_slashes};
 use crate::{HeaderChange, PathChange, Priority, UriTemplate, Variable};
 
 /// A route.
@@ -112,11 +113,11 @@ pub struct Match {
     /// The listener.
     pub listener: Option<Reference>,
     /// One of these hosts; empty for all.
-    #[serde(rename = "host", serialize_with = "texts")]
+    #[serde(rename = "host")]
     pub hosts: Vec<HostPattern>,
     /// One of these paths; empty for all.
-    #[serde(rename = "path", serialize_with = "texts")]
-    pub paths: Vec<PathPattern>,
+    #[serde(rename = "path")]
+    pub paths: Paths,
     /// One of these methods; empty for all.
     #[serde(serialize_with = "texts")]
     pub methods: Vec<Method>,
@@ -126,6 +127,9 @@ pub struct Match {
     /// These headers with these values; `None` for any value.
     #[serde(serialize_with = "required_headers")]
     pub headers: Vec<(HeaderName, Option<HeaderValue>)>,
+    /// These query parameters.
+    #[serde(serialize_with = "query_match::serialize")]
+    pub query: Vec<QueryMatch>,
     /// Whether only the paths as they are written are meant, and no other spelling is under the route's limits.
     #[serde(rename = "spelling", serialize_with = "spelling")]
     pub exact_spelling: bool,

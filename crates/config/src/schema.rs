@@ -14,7 +14,7 @@ use super::raw_cors::{RawCors, RawCorsFields};
 use super::raw_headers::{RawHeaders, RawHeadersFields};
 use super::raw_listen::{RawDrainFields, RawListenerFields};
 use super::raw_log::{RawAccessLog, RawAccessLogFields, RawSample, RawSampleFields};
-use super::raw_route::{RawRedirectFields, RawRespond};
+use super::raw_route::{RawRedirectFields, RawRegex, RawRespond};
 use super::raw_shape::{RawRewrite, RawRewriteFields};
 use super::raw_upstream::RawServerFields;
 use super::read::{Named, OneOrMany};
@@ -85,6 +85,9 @@ fn tidy(schema: &mut Value) {
 /// A value for which a number is as natural as a text.
 pub(super) struct Scalar;
 
+/// A value, or a regular expression.
+pub(super) struct OrRegex<T>(std::marker::PhantomData<T>);
+
 /// A family of answer headers.
 pub(super) struct Family;
 
@@ -126,6 +129,10 @@ schemas! {
     RawSample, "Sample" => generator text_or::<RawSampleFields>(hints::SHARE, generator);
     RawRedirect, "Redirect" => generator text_or::<RawRedirectFields>(".+", generator);
     RawRewrite, "Rewrite" => generator text_or::<RawRewriteFields>(".+", generator);
+    OrRegex<T> where T, "OrRegex" => generator {
+        let (value, regex) = (generator.subschema_for::<T>(), generator.subschema_for::<RawRegex>());
+        json_schema!({ "anyOf": [value, regex] })
+    };
     RawHeaders, "RateLimitHeaders" => generator {
         let (families, fields) = (generator.subschema_for::<Vec<Family>>(), generator.subschema_for::<RawHeadersFields>());
         json_schema!({ "anyOf": [families, fields] })

@@ -38,11 +38,16 @@ fn slow(config: &Config, request: &Request, found: usize) -> Found {
             && (hosts.is_empty() || hosts.iter().any(|host| host.matches(request.host)))
             && (methods.is_empty() || methods.contains(&request.method))
     };
+    let cores = |parts: &[&Part<'_>]| parts.iter().flat_map(|part| ["/", &*part.core]).collect::<String>();
+    let readings = Readings::of(&request.path, [cores(&all), cores(&kept)]);
     let fits = |(index, route): (usize, &RouteConfig)| {
-        route.matches.paths.iter().find_map(|path| {
+        let paths = &route.matches.paths;
+        let by_pattern = paths.patterns.iter().find_map(|path| {
             let guard = Guard::new(index, 0, path);
             guard.matches(&all).or_else(|| guard.matches(&kept)).map(parts_of)
-        })
+        });
+        let by_regex = || Some((index, RegexGuard::new(index, 0, paths)?.matches(&readings)?, Vec::new()));
+        by_pattern.or_else(by_regex)
     };
     routes[..found].iter().enumerate().filter(|(_, route)| guards(route)).filter_map(fits).collect()
 }
@@ -59,11 +64,11 @@ proptest! {
         for request in &requests {
             let Request { host, method, path } = request;
             let headers = Default::default();
-            let query = RouteQuery { listener: 0, host, method, path, headers: &headers };
+            let query = RouteQuery { listener: 0, host, method, path, headers: &headers, query: "" };
             for found in 0..routes.len() {
                 let is_meant = |path: &PathPattern| path.is_literal() && path.matches(&request.path, &mut Params::new());
                 let mut expected = slow(&config, request, found);
-                if config.routes[found].matches.paths.iter().any(is_meant) {
+                if config.routes[found].matches.paths.patterns.iter().any(is_meant) {
                     expected.clear();
                 }
                 let matches: Found = table.lax_matches(&query, found, false).into_iter().map(parts_of).collect();
@@ -81,7 +86,8 @@ fn a_name_with_a_format_is_found_at_every_depth_and_a_long_one_costs_nothing() {
     let table = RouteTable::new(&config.routes, &config.upstreams);
     let matches = |path: &str| {
         let headers = Default::default();
-        let query = RouteQuery { listener: 0, host: "x", method: &Method::GET, path, headers: &headers };
+        let query =
+            RouteQuery { listener: 0, host: "x", method: &Method::GET, path, headers: &headers, query: "" };
         table.lax_matches(&query, 1, false).len()
     };
     assert_eq!((matches("/V1/items.json"), matches("/v1/items.a.b"), matches("/v1.json/items")), (1, 1, 0));

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use super::super::fixture::{self, Request};
 use super::*;
-use sluicegate_config::{HostPattern, PathPattern};
+use regex::Regex;
+use sluicegate_config::{HostPattern, PathPattern, PathRegex};
 
 /// Whether a path matches, and its parameters: pattern and path, segment by segment as they are written.
 fn slow_path<'a>(pattern: &str, path: &'a str) -> Option<Vec<(String, &'a str)>> {
@@ -26,6 +27,10 @@ fn slow_path<'a>(pattern: &str, path: &'a str) -> Option<Vec<(String, &'a str)>>
     (open || segments.next().is_none()).then_some(found)
 }
 
+fn slow_regex(text: &str, wanted: &str) -> bool {
+    Regex::new(&format!("^({text})$")).unwrap().is_match(wanted)
+}
+
 fn slow_host(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix('*') {
         Some(below) => host.len() > below.len() && host.ends_with(below),
@@ -37,9 +42,14 @@ fn slow_host(pattern: &str, host: &str) -> bool {
 fn slow(configs: &[RouteConfig], request: &Request) -> Option<(usize, Vec<(String, String)>)> {
     configs.iter().enumerate().find_map(|(index, config)| {
         let Match { hosts, paths, methods, .. } = &config.matches;
-        let is_host = |host: &HostPattern| slow_host(&host.to_string(), request.host);
+        let is_host = |host: &HostPattern| match host {
+            HostPattern::Regex(regex) => slow_regex(&regex.as_str().to_lowercase(), request.host),
+            host => slow_host(&host.to_string(), request.host),
+        };
         let is_path = |path: &PathPattern| slow_path(&path.to_string(), &request.path);
-        let params = if paths.is_empty() { Some(Vec::new()) } else { paths.iter().find_map(is_path) };
+        let is_regex = |regex: &PathRegex| slow_regex(regex.as_str(), &request.path);
+        let takes_path = paths.is_any() || paths.regexes.iter().any(is_regex);
+        let params = paths.patterns.iter().find_map(is_path).or_else(|| takes_path.then(Vec::new));
         let takes = (hosts.is_empty() || hosts.iter().any(is_host))
             && (methods.is_empty() || methods.contains(&request.method));
         let params = params.filter(|_| takes)?.into_iter();
@@ -50,7 +60,7 @@ fn slow(configs: &[RouteConfig], request: &Request) -> Option<(usize, Vec<(Strin
 fn fast(table: &RouteTable, request: &Request) -> Option<(usize, Vec<(String, String)>)> {
     let Request { host, method, path } = request;
     let headers = Default::default();
-    let found = table.find(&RouteQuery { listener: 0, host, method, path, headers: &headers });
+    let found = table.find(&RouteQuery { listener: 0, host, method, path, headers: &headers, query: "" });
     found.map(|(index, params)| {
         (index, params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
     })
@@ -115,4 +125,54 @@ fn a_route_without_paths_has_no_parameters_of_another() {
     let table = RouteTable::new(&config.routes, &config.upstreams);
     let request = Request { host: "x", method: Method::GET, path: "/users/7".to_owned() };
     assert_eq!(fast(&table, &request), Some((1, Vec::new())));
+}
+
+#[test]
+fn expressions_are_asked_in_the_order_of_the_file() {
+    let table = many(|n| match n {
+        10 => "{match: {path: {regex: '/v[0-9]+/.*'}}, respond: {status: 200}}".to_owned(),
+        20 => "{match: {path: [/v2/list, {regex: '/v.*'}]}, respond: {status: 200}}".to_owned(),
+        30 => "{match: {path: /v1/items}, respond: {status: 200}}".to_owned(),
+        n => format!("{{match: {{path: /v1/r{n}}}, respond: {{status: 200}}}}"),
+    });
+    for (path, expected) in [
+        ("/v1/r7", Some(7)),
+        ("/v1/r33", Some(10)),
+        ("/v1/items", Some(10)),
+        ("/v2/list", Some(10)),
+        ("/vx/list", Some(20)),
+        ("/v1", Some(20)),
+        ("/w", None),
+    ] {
+        assert_eq!(index(&table, "x", path), expected, "{path}");
+    }
+}
+
+#[test]
+fn a_route_with_a_query_takes_only_requests_that_have_it() {
+    let route =
+        |query: &str| format!("{{match: {{path: /search, query: {query}}}, respond: {{status: 200}}}}");
+    let mut routes =
+        vec![route("{export: csv, all: '*'}"), route("{page: {regex: '[0-9]{1,3}'}}"), route("{q: ''}")];
+    for fillers in [0, 20] {
+        routes.extend((0..fillers).map(|n| format!("{{match: {{path: /r{n}}}, respond: {{status: 200}}}}")));
+        let config = fixture::config(&routes);
+        let table = RouteTable::new(&config.routes, &config.upstreams);
+        let headers = Default::default();
+        for (query, expected) in [
+            ("export=csv&all", Some(0)),
+            ("all=1&export=pdf&export=csv", Some(0)),
+            ("export=csv", None),
+            ("page=12", Some(1)),
+            ("page=1234", None),
+            ("page=%31", Some(1)),
+            ("q", Some(2)),
+            ("q=x", None),
+            ("", None),
+        ] {
+            let (host, method, path) = ("x", &Method::GET, "/search");
+            let request = RouteQuery { listener: 0, host, method, path, headers: &headers, query };
+            assert_eq!(table.find(&request).map(|(index, _)| index), expected, "{query}");
+        }
+    }
 }

@@ -89,7 +89,7 @@ pub(super) fn warnings(limits: &Section<LimitConfig>, known: Known<'_>, report: 
         window(
             name,
             limit,
-            known.users(index).any(|route| route.matches.paths.iter().any(is_guessed)),
+            known.users(index).any(|route| route.matches.paths.patterns.iter().any(is_guessed)),
             report,
         );
         alone(name, limit, known.users(index), &all, report);
@@ -233,7 +233,9 @@ fn skipped(
 /// A route at which passwords are guessed, without a limit that slows that down.
 fn guessing(route: &RouteConfig, all: &[&LimitConfig], names: &[(At<String>, Match)], report: &mut Report) {
     let forwards = matches!(route.action, Action::Forward { .. });
-    let Some(path) = route.matches.paths.iter().find(|path| forwards && is_guessed(path)) else { return };
+    let Some(path) = route.matches.paths.patterns.iter().find(|path| forwards && is_guessed(path)) else {
+        return;
+    };
     let Some((name, _)) = names.iter().find(|(name, _)| name.value == route.name) else { return };
     let guards = route.limits.iter().filter_map(|used| all.get(used.index)).filter(|limit| is_guard(limit));
     let slowest = guards.filter_map(|limit| limit.quota.rate()).map(|rate| within(rate, HOUR)).min();

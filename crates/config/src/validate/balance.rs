@@ -175,10 +175,7 @@ pub(super) fn warnings(
     }
     for part in upstream.hashed_by().into_iter().flat_map(KeySpec::parts) {
         let Part::Param(param) = part else { continue };
-        let lacks = |route: &&RouteConfig| {
-            let paths = &route.matches.paths;
-            paths.is_empty() || !paths.iter().all(|path| path.has_param(param))
-        };
+        let lacks = |route: &&RouteConfig| !route.matches.paths.have_param(param);
         if let Some(route) = users.iter().find(|route| lacks(route)) {
             let message = format!(
                 "requests of the route `{}` have no path:{param} that `{}` could hash",

@@ -58,14 +58,13 @@ pub(super) fn warn(text: &At<String>, report: &mut Report) {
     let why = match &meant {
         Some(meant) if meant.contains('{') => "a parameter is written {name}",
         Some(_) => "patterns are written differently here",
-        None if is_regex => "paths are no regular expressions",
+        None if is_regex => "an expression is written {regex: …}",
         None => return,
     };
     let problem = text.problem(format!("the path `{path}` is taken literally: {why}"));
     report.warning(match meant {
         Some(meant) => problem.help(format!("write {meant}")),
-        None => problem
-            .help("{name} stands for one segment and /* at the end for all below; several paths are a list"),
+        None => problem.help(format!("write {{regex: '{path}'}}, or several paths as a list")),
     });
 }
 

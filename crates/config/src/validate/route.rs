@@ -206,7 +206,7 @@ fn limits(raw: &RawRoute, known: &Known<'_>, matches: Option<&Match>, report: &m
         }
         for part in limit.key.parts() {
             let (Part::Param(param), Some(matches)) = (part, matches) else { continue };
-            if matches.paths.is_empty() || !matches.paths.iter().all(|path| path.has_param(param)) {
+            if !matches.paths.have_param(param) {
                 report.error(
                     name.problem(format!(
                         "`{}` counts by path:{param}, which this path does not have",

@@ -109,7 +109,7 @@ fn variable(name: &At<String>, names: Names<'_>, report: &mut Report) -> Option<
 
 /// Whether any path of the route has a parameter of this name.
 fn has_param(names: Names<'_>, name: &str) -> bool {
-    names.matches.is_some_and(|matches| matches.paths.iter().any(|path| path.has_param(name)))
+    names.matches.is_some_and(|matches| matches.paths.patterns.iter().any(|path| path.has_param(name)))
 }
 
 fn param_of(name: &At<String>, param: &str, names: Names<'_>, report: &mut Report) -> Option<Variable> {
@@ -123,7 +123,7 @@ fn param_of(name: &At<String>, param: &str, names: Names<'_>, report: &mut Repor
         );
         return None;
     };
-    if matches.paths.is_empty() || !matches.paths.iter().all(|path| path.has_param(param)) {
+    if !matches.paths.have_param(param) {
         report.error(
             name.problem(format!("not every path of this route has the parameter {{{param}}}"))
                 .help(format!("match a path with {{{param}}}, such as /items/{{{param}}}")),
@@ -134,8 +134,12 @@ fn param_of(name: &At<String>, param: &str, names: Names<'_>, report: &mut Repor
 }
 
 fn unknown(name: &At<String>, names: Names<'_>, report: &mut Report) {
-    let params: Vec<&str> =
-        names.matches.iter().flat_map(|matches| &matches.paths).flat_map(|path| path.params()).collect();
+    let params: Vec<&str> = names
+        .matches
+        .iter()
+        .flat_map(|matches| &matches.paths.patterns)
+        .flat_map(|path| path.params())
+        .collect();
     let known = Variable::PLAIN.iter().map(|(name, _)| *name);
     let problem = name.problem(format!("unknown variable `{{{}}}`", name.value));
     report.error(match nearest(&name.value, known.clone().chain(params.iter().copied())) {

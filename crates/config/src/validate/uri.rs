@@ -11,7 +11,7 @@ use crate::raw_shape::{RawRewrite, RawRewriteFields};
 use crate::report::{Mistake, Report};
 use crate::route::Action;
 use crate::{PathChange, Piece, RegexPiece, UriTemplate, Variable};
-use crate::{PathPattern, normalize};
+use crate::{PathPattern, Paths, normalize};
 
 /// The memory that a compiled pattern may take.
 const MAX_PATTERN: usize = 1 << 20;
@@ -66,7 +66,10 @@ fn strip(text: &At<String>, names: Names<'_>, report: &mut Report) -> Option<Str
     let below = PathPattern::parse(&format!("{prefix}/*")).ok();
     let meets =
         |path: &PathPattern| below.as_ref().is_none_or(|below| below.covers(path) || path.covers(below));
-    if names.matches.is_some_and(|matches| !matches.paths.is_empty() && !matches.paths.iter().any(meets)) {
+    let misses = |paths: &Paths| {
+        !paths.patterns.is_empty() && paths.regexes.is_empty() && !paths.patterns.iter().any(meets)
+    };
+    if names.matches.is_some_and(|matches| misses(&matches.paths)) {
         report.warning(
             text.problem(format!("no path of this route begins with `{prefix}`"))
                 .help("what does not begin with it is forwarded as it is"),
