@@ -1,7 +1,7 @@
-//! Requests that were refused in the last hour, so that the id in a refusal leads to its explanation. The number that is
-//! remembered is bounded: under an attack the oldest are forgotten earlier.
+//! Requests that were refused in the last hour, so that the id in a refusal leads to its explanation. Their memory is
+//! bounded: under an attack the oldest are forgotten earlier.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,10 +14,12 @@ use crate::keys::KeyText;
 use crate::message::RequestId;
 use crate::refusal_reason::RefusalReason;
 
-/// The number that the process remembers, of less than 1 kB each; the workers share it.
-const MOST: usize = 16_384;
-/// They are allocated in blocks of this many.
+/// The bytes that the process remembers, shared by its workers: some thousand refusals, of about 1 kB if one limit was asked.
+const MOST: usize = 8 << 20;
+/// They are allocated and forgotten in blocks of this many.
 const BLOCK: usize = 256;
+/// Each worker may have so many blocks, whatever they take.
+const FEWEST: usize = 2;
 /// The bytes of headers of an answer that are kept, and those that one usually has.
 const HEADERS: usize = 1_024;
 const USUAL: usize = 320;
@@ -76,54 +78,93 @@ pub struct RefusedLimit {
     pub key: KeyText,
 }
 
-/// The refusals of one worker, a ring of blocks.
+/// The refusals of one worker, the oldest block first.
 #[derive(Debug, Default)]
-struct Ring {
-    blocks: Vec<Block>,
-    /// The most that are kept, a multiple of [`BLOCK`].
+struct Blocks {
+    blocks: VecDeque<Block>,
+    /// The bytes of the blocks that are full.
+    bytes: usize,
+    /// The most bytes that may be kept.
     most: usize,
-    /// The number of the next one, below `most`.
-    next: usize,
 }
 
-/// Refusals with the headers of their answers. All are forgotten before new ones take their places.
-#[derive(Debug)]
+/// Refusals with the headers of their answers.
+#[derive(Debug, Default)]
 struct Block {
     /// Each with the offset at which its headers end.
     refusals: Vec<(Refusal, usize)>,
     /// The headers, as HTTP/1.1 writes them.
     headers: Vec<u8>,
+    /// The bytes of all this, once it is full.
+    bytes: usize,
 }
 
 /// The refusals that one worker remembers.
 #[derive(Debug)]
-pub struct RefusalLog(Mutex<Ring>);
+pub struct RefusalLog(Mutex<Blocks>);
 
 /// Those of all workers.
 #[derive(Debug, Default)]
 pub struct RefusalLogs(Mutex<BTreeMap<usize, Arc<RefusalLog>>>);
 
-impl RefusalLog {
-    fn new(most: usize) -> Self {
-        Self(Mutex::new(Ring { most, ..Ring::default() }))
+impl Refusal {
+    /// The bytes that it has outside of itself.
+    fn spilled(&self) -> usize {
+        fn of<A: smallvec::Array>(list: &SmallVec<A>) -> usize {
+            if list.spilled() { list.capacity() * size_of::<A::Item>() } else { 0 }
+        }
+        let keys: usize = self.limits.iter().map(|limit| of(&limit.key)).sum();
+        of(&self.host) + of(&self.path) + of(&self.consumer) + of(&self.limits) + keys
+    }
+}
+
+impl Block {
+    fn is_full(&self) -> bool {
+        self.refusals.len() == BLOCK
     }
 
-    /// Remembers a refusal with the headers of its answer, in place of the oldest if there are too many.
+    /// Gives back what it has allocated and does not need, and notes its size.
+    fn close(&mut self) {
+        self.headers.shrink_to_fit();
+        let spilled: usize = self.refusals.iter().map(|(refusal, _)| refusal.spilled()).sum();
+        self.bytes =
+            self.refusals.capacity() * size_of::<(Refusal, usize)>() + self.headers.capacity() + spilled;
+    }
+}
+
+impl Blocks {
+    /// The block for the next refusal.
+    fn current(&mut self) -> &mut Block {
+        if self.blocks.back().is_none_or(Block::is_full) {
+            if let Some(full) = self.blocks.back_mut() {
+                full.close();
+                self.bytes += full.bytes;
+            }
+            let mut free = Block::default();
+            while self.bytes > self.most && self.blocks.len() >= FEWEST {
+                free = self.blocks.pop_front().unwrap_or_default();
+                self.bytes -= free.bytes;
+            }
+            free.refusals.clear();
+            free.refusals.reserve_exact(BLOCK);
+            free.headers.clear();
+            free.headers.reserve(BLOCK * USUAL);
+            self.blocks.push_back(free);
+        }
+        let last = self.blocks.len() - 1;
+        &mut self.blocks[last]
+    }
+}
+
+impl RefusalLog {
+    fn new(most: usize) -> Self {
+        Self(Mutex::new(Blocks { most, ..Blocks::default() }))
+    }
+
+    /// Remembers a refusal with the headers of its answer, in place of the oldest if they take too much.
     pub fn push(&self, refusal: Refusal, headers: &Headers) {
-        let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (block, place) = (ring.next / BLOCK, ring.next % BLOCK);
-        if block == ring.blocks.len() {
-            ring.blocks.push(Block {
-                refusals: Vec::with_capacity(BLOCK),
-                headers: Vec::with_capacity(BLOCK * USUAL),
-            });
-        }
-        ring.next = (ring.next + 1) % ring.most;
-        let block = &mut ring.blocks[block];
-        if place == 0 {
-            block.refusals.clear();
-            block.headers.clear();
-        }
+        let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let block = blocks.current();
         let start = block.headers.len();
         headers.write(&mut block.headers);
         block.headers.truncate(start + HEADERS);
@@ -132,8 +173,8 @@ impl RefusalLog {
 
     /// The last refusal of the last hour with this id, and the headers of its answer.
     fn find(&self, id: &[u8], now: Time) -> Option<(Refusal, Vec<u8>)> {
-        let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = ring.blocks.iter().flat_map(|block| {
+        let blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = blocks.blocks.iter().flat_map(|block| {
             let starts = std::iter::once(0).chain(block.refusals.iter().map(|(_, end)| *end));
             block
                 .refusals
@@ -152,7 +193,7 @@ impl RefusalLogs {
     /// The log of a worker, of `workers`.
     pub fn of_worker(&self, worker: usize, workers: usize) -> Arc<RefusalLog> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let most = (MOST / workers.max(1)).max(BLOCK) / BLOCK * BLOCK;
+        let most = MOST / workers.max(1);
         Arc::clone(all.entry(worker).or_insert_with(|| Arc::new(RefusalLog::new(most))))
     }
 
@@ -200,12 +241,43 @@ mod tests {
         (0..40_000).for_each(|number| one.push(refusal(number, at), &headers(number)));
         two.push(refusal(99_999, at), &headers(99_999));
         let known = |number: u64, now: Time| logs.find(RequestId::of(number).as_str(), now).is_some();
-        assert!(known(99_999, at) && known(39_999, at) && known(32_000, at));
-        assert!(!known(31_999, at), "the oldest make room, a block at a time");
+        assert!(known(99_999, at) && known(39_999, at) && known(36_000, at));
+        assert!(!known(30_000, at), "the oldest make room");
         let (_, told) = logs.find(RequestId::of(39_998).as_str(), at).unwrap();
         assert_eq!(told, b"x-number: 39998\r\n");
         assert!(known(99_999, at.plus(Span::from_secs(3_599))) && !known(99_999, at.plus(HOUR)));
-        let stored: usize = one.0.lock().unwrap().blocks.iter().map(|block| block.refusals.len()).sum();
-        assert_eq!(stored, 8_000);
+    }
+
+    /// What the refusals take is bounded, whatever their size and the number of limits that were asked.
+    #[test]
+    fn the_bytes_of_all_are_bounded() {
+        let at = Time::from_nanos(1_795_000_000_000_000_000);
+        let large = |number| Refusal {
+            path: SmallVec::from_slice(&[b'p'; 256]),
+            limits: (0..8)
+                .map(|index| RefusedLimit {
+                    index,
+                    enforced: true,
+                    candidate: false,
+                    answer: Ok(Span::ZERO),
+                    usage: Usage { capacity: 1, remaining: 0, reset: Span::ZERO },
+                    cost: 1,
+                    key: SmallVec::from_slice(&[b'k'; 256]),
+                })
+                .collect(),
+            ..refusal(number, at)
+        };
+        let long: Headers = [("x-number", "7".repeat(2_000).as_str())].into_iter().collect();
+        let logs = RefusalLogs::default();
+        let one = logs.of_worker(0, 2);
+        (0..4_000).for_each(|number| one.push(large(number), &long));
+        let blocks = one.0.lock().unwrap();
+        let kept: usize = blocks.blocks.iter().map(|block| block.refusals.len()).sum();
+        let each = blocks.blocks[0].bytes / BLOCK;
+        assert!((4_000..8_000).contains(&each), "{each} bytes each");
+        assert!(
+            blocks.bytes <= MOST / 2 + BLOCK * each && kept * each > MOST / 2 - BLOCK * each,
+            "{kept} kept"
+        );
     }
 }
