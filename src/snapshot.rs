@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use sluicegate_limiter::Time;
 use sluicegate_wire::h2::FloodLimits;
+use sluicegate_wire::headers::NameCase;
 
 use crate::access_log::Names;
 use crate::auth::check::Check;
@@ -56,6 +57,8 @@ pub struct Snapshot {
     pub reserved: Vec<HeaderName>,
     /// Whether there is any CORS policy, of a route or at the top level.
     pub has_cors: bool,
+    /// The case in which names of response headers are written over HTTP/1.1; `None` for lower case.
+    pub header_case: Option<Arc<NameCase>>,
     /// Which request headers with underscores in their names may pass.
     pub underscores: Underscores,
     /// Verifies user tokens.
@@ -205,6 +208,7 @@ impl SnapshotBuilder {
         let names = Names::next(&config, before.map(|before| &before.names));
         Snapshot {
             has_cors: config.cors.is_some() || config.routes.iter().any(|route| route.cors.is_some()),
+            header_case: NameCase::new(config.header_case.iter().map(String::as_str)).map(Arc::new),
             underscores: Underscores::new(&config, &reserved),
             upstreams: config.upstreams.iter().zip(&config.resources.upstreams).map(upstream).collect(),
             store,

@@ -51,6 +51,7 @@ pub fn config(snapshot: &Snapshot) -> Value {
         "telemetry": config.otlp.as_ref().map(|otlp| json!({ "otlp": otlp })),
         "workers": config.workers,
         "max_head": config.max_head,
+        "header_case": config.header_case,
         "max_headers": client.max_headers,
         "max_target": client.max_target,
         "underscores": if client.underscores { "forwarded" } else { "removed" },

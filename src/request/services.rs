@@ -30,6 +30,7 @@ impl Services {
     pub fn new(process: Arc<ProcessState>, index: usize) -> Rc<Self> {
         let snapshot = process.snapshot.load_full();
         let worker = WorkerState::new(process.clock, index, snapshot.config.client);
+        worker.set_header_case(snapshot.header_case.clone());
         let view = View::new(snapshot, &process, index, None);
         Rc::new(Self {
             worker: Rc::new(worker),
@@ -63,6 +64,7 @@ impl Services {
             call(&snapshot);
         }
         self.worker.set_client(snapshot.config.client);
+        self.worker.set_header_case(snapshot.header_case.clone());
         *view = Rc::new(View::new(snapshot, &self.process, self.index, Some(&view)));
     }
 

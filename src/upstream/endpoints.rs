@@ -21,6 +21,7 @@ use super::upstream_state::{PersistentState, UpstreamState};
 use crate::boxed_future::boxed_future;
 use crate::metrics::UpstreamMetrics;
 use sluicegate_config::UpstreamConfig;
+use sluicegate_wire::headers::NameCase;
 
 /// An upstream as one worker sees it.
 pub struct Upstream {
@@ -102,6 +103,11 @@ impl Upstream {
     /// Its configuration.
     pub fn config(&self) -> &UpstreamConfig {
         &self.state.config
+    }
+
+    /// The case in which names of request headers are written; `None` for lower case.
+    pub(super) fn header_case(&self) -> Option<Arc<NameCase>> {
+        self.state.header_case.clone()
     }
 
     /// The state that all workers share.

@@ -172,6 +172,7 @@ pub fn prepare<'a>(
         affinity: facts.affinity,
         preamble,
         max_head: config.max_head,
+        header_case: upstream.header_case(),
         all_methods: config.retries.all_methods,
     })
 }

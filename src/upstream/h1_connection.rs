@@ -147,13 +147,17 @@ impl H1Connection {
         let buffers = client.map(|client| &client.worker.buffers);
         let mut head = buffers.map_or_else(Vec::new, Buffers::take_write_buffer);
         request_head(&mut head, outgoing.head);
+        let header_case = outgoing.header_case.as_deref();
         if let Some(upload) = &outgoing.upload
             && let Some(body) = outgoing.body.take()
         {
-            let writer = RequestWriter::new(head, body, Rc::clone(upload));
+            let writer = RequestWriter::new(head, body, Rc::clone(upload), header_case);
             self.upload = UploadState::InProgress(Box::new(writer));
         } else {
             head.extend_from_slice(b"\r\n");
+            if let Some(header_case) = header_case {
+                header_case.apply(&mut head);
+            }
             let sent = self.stream.send(&head).await;
             if let Some(buffers) = buffers {
                 buffers.return_write_buffer(head);

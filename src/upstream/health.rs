@@ -17,6 +17,7 @@ use super::server::Server;
 use super::upstream_state::{UpstreamState, WeightedEndpoints};
 use sluicegate_config::HealthConfig;
 use sluicegate_wire::RequestHead;
+use sluicegate_wire::headers::NameCase;
 
 /// How long a start or a reload waits for the resolution of new names.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -103,8 +104,8 @@ impl UpstreamState {
         let mut in_a_row = 0;
         tokio::time::sleep(random_part(config.every)).await; // not all at the same time
         loop {
-            let probe =
-                tokio::time::timeout(config.timeout, check(&server, config, &request, &preamble)).await;
+            let check = check(&server, config, &request, &preamble, self.header_case.clone());
+            let probe = tokio::time::timeout(config.timeout, check).await;
             let result = probe.unwrap_or_else(|_| Err(format!("no response within {:?}", config.timeout)));
             if result.is_ok() {
                 self.note_response(&endpoint);
@@ -143,8 +144,10 @@ async fn check(
     config: &HealthConfig,
     request: &RequestHead,
     preamble: &[u8],
+    header_case: Option<Arc<NameCase>>,
 ) -> Result<(), String> {
-    let status = server.probe(request, preamble).await.map_err(|error| error_chain(&*error))?.as_u16();
+    let probed = server.probe(request, preamble, header_case).await;
+    let status = probed.map_err(|error| error_chain(&*error))?.as_u16();
     match config.status.iter().any(|good| good.contains(&status)) {
         true => Ok(()),
         false => Err(format!("it answers {status}")),

@@ -1,10 +1,12 @@
 //! A request as it is sent to the upstream.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::upload::{Upload, UploadBody};
 use super::{ForwardError, proxy};
 use sluicegate_wire::RequestHead;
+use sluicegate_wire::headers::NameCase;
 
 /// A request as it is sent to the upstream.
 pub struct Outgoing<'a> {
@@ -21,6 +23,8 @@ pub struct Outgoing<'a> {
     pub(super) preamble: proxy::Header,
     /// The longest head of its response, in bytes.
     pub(super) max_head: usize,
+    /// The case in which names of headers are written over HTTP/1.1; `None` for lower case.
+    pub(super) header_case: Option<Arc<NameCase>>,
     /// Whether it may be sent again although it is not idempotent.
     pub(super) all_methods: bool,
 }
@@ -39,6 +43,7 @@ impl<'a> Outgoing<'a> {
             affinity: None,
             preamble: proxy::Header::new(),
             max_head: MAX_HEAD,
+            header_case: None,
             all_methods: false,
         }
     }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use http_body::Body as _;
 use sluicegate_wire::h1::write::end_request_head;
 use sluicegate_wire::h1::{BodyError, MessageEncoder};
+use sluicegate_wire::headers::NameCase;
 use tokio::io::AsyncWrite;
 
 use super::connect::ServerStream;
@@ -29,9 +30,18 @@ pub(super) enum WriteAborted {
 }
 
 impl RequestWriter {
-    /// A request of which nothing was written yet. The framing and the last line of its head are missing.
-    pub(super) fn new(mut head: Vec<u8>, body: UploadBody, upload: Rc<Upload>) -> Self {
+    /// A request of which nothing was written yet. The framing and the last line of its head are missing; then its names get
+    /// their case.
+    pub(super) fn new(
+        mut head: Vec<u8>,
+        body: UploadBody,
+        upload: Rc<Upload>,
+        header_case: Option<&NameCase>,
+    ) -> Self {
         let framing = end_request_head(&mut head, body.size_hint().exact());
+        if let Some(header_case) = header_case {
+            header_case.apply(&mut head);
+        }
         Self { body, upload, encoder: MessageEncoder::new(head, framing) }
     }
 

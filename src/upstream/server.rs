@@ -22,6 +22,7 @@ use super::{ForwardError, h2_client};
 use crate::boxed_future::boxed_future;
 use sluicegate_config::{Protocol, UpstreamConfig};
 use sluicegate_wire::RequestHead;
+use sluicegate_wire::headers::NameCase;
 
 /// The connections of one worker to an endpoint.
 pub(super) struct Server {
@@ -58,17 +59,20 @@ impl Server {
         }
     }
 
-    /// Sends a request of the gateway itself and returns the status of its response.
+    /// Sends a request of the gateway itself, with the names of its headers in this case over HTTP/1.1. Returns the status of its
+    /// response.
     pub(super) async fn probe(
         &self,
         request: &RequestHead,
         preamble: &[u8],
+        header_case: Option<Arc<NameCase>>,
     ) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
         if let Some(h2_pool) = &self.h2_pool {
             return h2_client::probe((self, h2_pool), request).await;
         }
         let mut h1_connection = H1Connection::new(self.address.connect(preamble).await?);
-        Ok(h1_connection.send_request(&mut Outgoing::without_body(request), None).await?.status)
+        let mut outgoing = Outgoing { header_case, ..Outgoing::without_body(request) };
+        Ok(h1_connection.send_request(&mut outgoing, None).await?.status)
     }
 }
 

@@ -14,6 +14,7 @@ use super::server_address::ServerAddress;
 use crate::fair_shares::FairShares;
 use crate::tls::UpstreamTls;
 use sluicegate_config::UpstreamConfig;
+use sluicegate_wire::headers::NameCase;
 
 /// The most addresses of one server that are used.
 const MOST_ADDRESSES: usize = 32;
@@ -27,6 +28,8 @@ pub struct UpstreamState {
     pub config: UpstreamConfig,
     /// The TLS configuration; `None` if no server uses TLS.
     pub tls: Option<UpstreamTls>,
+    /// The case in which names of headers are written; `None` for lower case.
+    pub header_case: Option<Arc<NameCase>>,
     /// Its protection from overload; `None` for none.
     pub overload: Option<Arc<Overload>>,
     /// How what it can handle is divided among consumers; `None` if it is not.
@@ -154,6 +157,7 @@ impl UpstreamState {
                 .fair
                 .as_ref()
                 .map(|fair| FairShares::following(fair, before.and_then(|before| before.fair.as_ref()), now)),
+            header_case: NameCase::new(config.header_case.iter().map(String::as_str)).map(Arc::new),
             config: config.clone(),
             tls: tls.cloned(),
         };

@@ -6,7 +6,8 @@ mod buffers;
 mod deadline;
 mod waiters;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 pub use self::backlog::Backlog;
 pub use self::buffers::Buffers;
@@ -15,6 +16,7 @@ pub use self::deadline::{Deadline, Deadlines};
 pub(crate) use self::waiters::Waiters;
 use crate::clock::Clock;
 use sluicegate_config::ClientConfig;
+use sluicegate_wire::headers::NameCase;
 
 /// The state of one worker thread.
 pub struct WorkerState {
@@ -27,6 +29,8 @@ pub struct WorkerState {
     clock: Clock,
     /// The limits of clients in the present configuration.
     client: Cell<ClientConfig>,
+    /// The case in which names of response headers are written over HTTP/1.1; `None` for lower case.
+    header_case: RefCell<Option<Arc<NameCase>>>,
     /// The state of SplitMix64.
     random: Cell<u64>,
 }
@@ -39,6 +43,7 @@ impl WorkerState {
             buffers: Buffers::new(clock.wall()),
             backlog: Backlog::default(),
             client: Cell::new(client),
+            header_case: RefCell::default(),
             random: Cell::new(clock.now().as_nanos() ^ ((index as u64) << 48)),
             clock,
         }
@@ -59,6 +64,19 @@ impl WorkerState {
     /// Applies the timeouts and rates of another configuration.
     pub(crate) fn set_client(&self, client: ClientConfig) {
         self.client.set(client);
+    }
+
+    /// Gives names of response headers another case from here on.
+    pub(crate) fn set_header_case(&self, header_case: Option<Arc<NameCase>>) {
+        self.header_case.replace(header_case);
+    }
+
+    /// Gives the names in a complete head of a response their case.
+    #[inline]
+    pub(crate) fn apply_header_case(&self, head: &mut [u8]) {
+        if let Some(header_case) = &*self.header_case.borrow() {
+            header_case.apply(head);
+        }
     }
 
     /// A number that is unique in practice, but predictable (SplitMix64).

@@ -21,6 +21,8 @@ pub struct Head {
     /// The request line or status line.
     pub first: String,
     pub headers: Headers,
+    /// The names of the headers as they came.
+    pub names: Vec<String>,
 }
 
 /// An answer.
@@ -53,8 +55,9 @@ impl Head {
     fn parse(text: &str) -> io::Result<Self> {
         let mut lines = text.split("\r\n");
         let first = lines.next().unwrap_or_default().to_owned();
+        let names = lines.clone().filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect();
         let headers = lines.map(header).collect::<io::Result<_>>()?;
-        Ok(Self { first, headers })
+        Ok(Self { first, headers, names })
     }
 }
 

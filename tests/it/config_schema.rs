@@ -85,6 +85,7 @@ const BEYOND: &[(&str, &str)] = &[
     ("has at least 32 bytes", "bounds of values with units"),
     ("is empty", "empty lists and texts"),
     ("needs a name", "empty lists and texts"),
+    ("`header_case` has at most", "lengths of lists"),
     ("a query parameter has a name", "empty lists and texts"),
     ("is not a regular expression", "what an expression means"),
     ("matches no path", "what an expression means"),

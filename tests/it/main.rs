@@ -51,6 +51,7 @@ mod h2_resets;
 mod h2_shares;
 mod h2c;
 mod handover;
+mod header_case;
 mod headers;
 mod health;
 mod hostile_identity;

@@ -88,6 +88,8 @@ pub struct Config {
     pub client: ClientConfig,
     /// The longest request head in bytes.
     pub max_head: usize,
+    /// Names of response headers in the case in which they are written over HTTP/1.1.
+    pub header_case: Vec<String>,
     /// Flood limits of HTTP/2 connections.
     pub h2: H2Config,
     /// How connections are closed at shutdown.

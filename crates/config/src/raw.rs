@@ -87,6 +87,9 @@ mapping! {
         /// The maximum number of headers of a request. Default: 100.
         #[schemars(extend("minimum" = 10, "maximum" = 256))]
         max_headers: RawCount,
+        /// Names of response headers that clients receive in the case given here; all others are in lower case. HTTP/1.1 only.
+        #[schemars(with = "Option<OneOrMany<hints::Header>>")]
+        header_case: OneOrMany<At<RawText>>,
         /// The maximum size of the path and query of a request; a longer one is answered 414. Default: 8KiB.
         #[schemars(with = "Option<hints::Size>")]
         max_target: RawText,

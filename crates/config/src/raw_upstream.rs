@@ -1,12 +1,13 @@
 //! Upstreams as they are written.
 
+use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
 use super::raw::RawText;
 use super::raw_balance::{RawBalance, RawEjection, RawHealth};
 use super::raw_fair::RawFair;
 use super::raw_overload::RawOverload;
-use super::read::mapping;
+use super::read::{OneOrMany, mapping};
 use super::shorthand::{RawCount, RawRetries, RawServer};
 
 mapping! {
@@ -46,6 +47,9 @@ mapping! {
         /// if that is larger.
         #[schemars(with = "Option<hints::Size>")]
         max_head: RawText,
+        /// Names of request headers that servers receive in the case given here; all others are in lower case. HTTP/1.1 only.
+        #[schemars(with = "Option<OneOrMany<hints::Header>>")]
+        header_case: OneOrMany<At<RawText>>,
         /// Protection from overload: who waits or is refused when there are too many requests. Default: none.
         overload: RawOverload,
         /// Divides what the upstream can handle fairly among consumers: those above their share wait behind the others.

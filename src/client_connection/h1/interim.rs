@@ -9,6 +9,7 @@ use tokio::io::AsyncWrite;
 
 use crate::client_connection::ClientStream;
 use crate::client_connection::Interim;
+use crate::worker_state::WorkerState;
 use sluicegate_wire::h1::write::interim_head;
 
 /// Lets the client send its body; also probes whether a half-closed client still listens.
@@ -29,15 +30,16 @@ impl Interims {
         }
     }
 
-    /// Adds interim responses of the upstream.
-    pub(crate) fn add(&mut self, interims: &[Interim]) {
-        let mut heads = self.0.to_vec();
+    /// Adds interim responses of the upstream, whose names of headers get the case of `worker`.
+    pub(crate) fn add(&mut self, interims: &[Interim], worker: &WorkerState) {
+        let mut heads = Vec::new();
         for (status, headers) in interims {
-            if heads.len() + headers.written_len() < UNTAKEN {
+            if self.0.len() + heads.len() + headers.written_len() < UNTAKEN {
                 interim_head(&mut heads, *status, headers);
             }
         }
-        self.0 = heads.into();
+        worker.apply_header_case(&mut heads);
+        self.0 = [&self.0[..], &heads].concat().into();
     }
 
     pub(crate) fn is_empty(&self) -> bool {

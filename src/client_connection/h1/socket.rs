@@ -158,7 +158,7 @@ impl Socket {
             if let Some(interims) = self.connection.take_interims() {
                 let state = &mut *self.state.borrow_mut();
                 if matches!(state.writing, Writing::Interim { is_http10: false, .. }) {
-                    state.interim.add(&interims);
+                    state.interim.add(&interims, &self.connection.worker);
                     let _ = state.poll_interim(context); // the rest is sent before the response
                 }
             }

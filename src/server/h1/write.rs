@@ -51,6 +51,7 @@ pub(super) async fn send_switch(socket: &Socket, status: StatusCode, headers: &H
     socket.begin_response();
     let mut out = Vec::with_capacity(512);
     switch_head(&mut out, status, headers);
+    socket.connection.worker.apply_header_case(&mut out);
     arm_write_timeout(socket);
     let mut writer = socket;
     let write = async {
@@ -90,6 +91,7 @@ impl<'a> Writer<'a> {
         let length = body.size_hint().exact().filter(|length| !bodiless || (terms.is_head && *length > 0));
         ResponseHead { status, headers: &headers, framing, length, closes: ends, date: &buffers.date() }
             .write(&mut out, terms);
+        socket.connection.worker.apply_header_case(&mut out);
         Self {
             socket,
             framing,

@@ -52,6 +52,7 @@ use crate::model::{Config, MetricsConfig};
 use crate::raw::RawConfig;
 use crate::raw_headers::RawHeaders;
 use crate::raw_metrics::RawMetrics;
+use crate::read::OneOrMany;
 use crate::report::{Mistake, Place, Problem, Report};
 use crate::route::{HeaderFamilies, UpstreamHeaders};
 use crate::secret::Secret;
@@ -62,6 +63,8 @@ pub use client_ip::believes_everybody;
 pub(super) use plan::known as plans;
 use section::Section;
 
+/// The most names of `header_case`.
+const MAX_NAMES: usize = 64;
 /// The longest request head when nothing else is said.
 const MAX_HEAD: u64 = 32 << 10;
 /// Names go into metrics, headers and files.
@@ -212,6 +215,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         workers: workers.map(|n| n as usize),
         client,
         max_head: request_head as usize,
+        header_case: header_case(raw.header_case.as_ref(), report),
         h2: client::h2(raw, report),
         drain: client::drain(raw, report),
     };
@@ -223,6 +227,28 @@ fn max_head(text: &At<String>, report: &mut Report) -> Option<u64> {
         bytes @ 0x2000..=0x10_0000 => Ok(bytes),
         _ => Err(Mistake::new(format!("`max_head` is between 8KiB and 1MiB, not {text}"))),
     })
+}
+
+/// Names of headers in the case in which they are written.
+fn header_case(raw: Option<&At<OneOrMany<At<String>>>>, report: &mut Report) -> Vec<String> {
+    let Some(raw) = raw else { return Vec::new() };
+    if raw.value.0.is_empty() {
+        empty(raw.at, "header_case", "leave it out for names in lower case", report);
+    }
+    let mut names: Vec<String> = Vec::new();
+    for text in &raw.value.0 {
+        if value(text, report, header_name).is_none() {
+            continue;
+        }
+        match names.iter().any(|known| known.eq_ignore_ascii_case(&text.value)) {
+            true => report.error(text.problem(format!("the header `{}` is given twice", text.value))),
+            false => names.push(text.value.clone()),
+        }
+    }
+    if names.len() > MAX_NAMES {
+        report.error(Problem::new(raw.at, format!("`header_case` has at most {MAX_NAMES} names")));
+    }
+    names
 }
 
 fn max_body(text: &At<String>, report: &mut Report) -> Option<u64> {

@@ -10,13 +10,13 @@ use super::limit::Context;
 use super::overload;
 use super::section::Section;
 use super::upstream_tls::{Transport, transport};
-use super::{empty, in_range, missing, value};
+use super::{empty, header_case, in_range, missing, value};
 use crate::at::{At, Folder};
 use crate::raw_upstream::RawUpstream;
 use crate::report::{Mistake, Report};
 use crate::route::{Action, RouteConfig};
 use crate::shorthand::RawServer;
-use crate::upstream::{ServerConfig, UNIX, UpstreamConfig, UpstreamTimeouts};
+use crate::upstream::{Protocol, ServerConfig, UNIX, UpstreamConfig, UpstreamTimeouts};
 use crate::values;
 
 /// The longest head of a response, unless the file says otherwise, in bytes.
@@ -84,6 +84,13 @@ pub(super) fn upstream(
         Some(text) => super::max_head(text, report),
         None => Some(RESPONSE_HEAD.max(request_head)),
     };
+    let header_case = header_case(raw.header_case.as_ref(), report);
+    if let (Protocol::Http2, Some(raw)) = (protocol, &raw.header_case) {
+        report.error(
+            raw.problem("`header_case` means nothing over HTTP/2, where all names are in lower case")
+                .help("remove it, or `protocol: http2`"),
+        );
+    }
     Some(UpstreamConfig {
         name: name.value.clone(),
         servers: servers?,
@@ -105,6 +112,7 @@ pub(super) fn upstream(
         max_connections,
         max_pending,
         max_head: max_head? as usize,
+        header_case,
         overload: overload?,
         fair: fair?,
     })

@@ -6,6 +6,7 @@
 
 mod line;
 mod map;
+mod name_case;
 mod name_filter;
 pub(crate) mod parse;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use std::cell::RefCell;
 use http::HeaderValue;
 
 use self::line::{Line, bit, tag};
+pub use self::name_case::NameCase;
 pub use self::name_filter::NameFilter;
 use crate::number::write_decimal;
 
