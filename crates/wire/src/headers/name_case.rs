@@ -5,14 +5,13 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameCase {
     /// Each name in lower case and as it is written, sorted.
-    names: Vec<(Box<[u8]>, Box<[u8]>)>,
+    names: Vec<(String, String)>,
 }
 
 impl NameCase {
     /// These names; `None` if there are none.
     pub fn new<'n>(names: impl Iterator<Item = &'n str>) -> Option<Self> {
-        let pair = |name: &str| (name.to_ascii_lowercase().into_bytes().into(), name.as_bytes().into());
-        let mut names: Vec<(Box<[u8]>, Box<[u8]>)> = names.map(pair).collect();
+        let mut names: Vec<_> = names.map(|name| (name.to_ascii_lowercase(), name.to_owned())).collect();
         names.sort_unstable();
         (!names.is_empty()).then_some(Self { names })
     }
@@ -22,8 +21,8 @@ impl NameCase {
         for line in head.split_mut(|b| *b == b'\n') {
             let Some(colon) = line.iter().position(|b| *b == b':') else { continue };
             let name = &mut line[..colon];
-            if let Ok(at) = self.names.binary_search_by(|(lower, _)| (**lower).cmp(name)) {
-                name.copy_from_slice(&self.names[at].1);
+            if let Ok(at) = self.names.binary_search_by(|(lower, _)| lower.as_bytes().cmp(name)) {
+                name.copy_from_slice(self.names[at].1.as_bytes());
             }
         }
     }
