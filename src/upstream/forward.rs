@@ -172,6 +172,7 @@ pub fn prepare<'a>(
         affinity: facts.affinity,
         preamble,
         max_head: config.max_head,
+        max_headers: config.max_headers,
         header_case: upstream.header_case(),
         all_methods: config.retries.all_methods,
     })

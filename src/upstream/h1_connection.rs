@@ -168,6 +168,7 @@ impl H1Connection {
             method: &outgoing.head.method,
             upgrade: outgoing.upgrade.as_deref(),
             max_head: outgoing.max_head,
+            max_fields: outgoing.max_headers,
         };
         loop {
             match decoder.decode(&mut self.read).map_err(H1Error::InvalidResponse)? {

@@ -124,6 +124,9 @@ fn convert_response(
     if is_larger(&head.headers, outgoing.max_head) {
         return Err(broken("the head of the response is too long"));
     }
+    if head.headers.len() > outgoing.max_headers {
+        return Err(broken("the response has too many headers"));
+    }
     let status = status_of(head.status.as_u16()).map_err(broken)?;
     let mut headers = Headers::from(&head.headers);
     response_body(status, false, &mut headers, &outgoing.head.method).map_err(broken)?;

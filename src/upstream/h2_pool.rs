@@ -26,9 +26,9 @@ const MAX_CONNECTIONS: usize = 16;
 const WINDOW: (u32, u32) = (128 << 10, (128 << 10) * STREAMS as u32);
 /// The send buffer of one request, in bytes.
 const SEND_BUFFER: usize = 64 << 10;
-/// SETTINGS_MAX_HEADER_LIST_SIZE, in bytes. The library ends the whole connection if a header list needs more CONTINUATION frames than a list of
-/// this size and a quarter does, so it is far above `max_head` of an upstream (1 MiB at most), above which only the
-/// stream fails.
+/// SETTINGS_MAX_HEADER_LIST_SIZE, in bytes. Above it only the stream fails. The library ends the whole connection if a header list has more
+/// CONTINUATION frames than a list of this size and a quarter needs (320), so it is far above `max_head` of an upstream
+/// (1 MiB at most). The library keeps as many bytes of each list, so it is not higher.
 const MAX_HEADER_LIST: u32 = 4 << 20;
 /// The most streams that were reset by us and are remembered, because frames for them may still arrive.
 const RESETS: usize = 1 << 10;

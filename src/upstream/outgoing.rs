@@ -23,6 +23,8 @@ pub struct Outgoing<'a> {
     pub(super) preamble: proxy::Header,
     /// The longest head of its response, in bytes.
     pub(super) max_head: usize,
+    /// The most header lines of its response.
+    pub(super) max_headers: usize,
     /// The case in which names of headers are written over HTTP/1.1; `None` for lower case.
     pub(super) header_case: Option<Arc<NameCase>>,
     /// Whether it may be sent again although it is not idempotent.
@@ -31,6 +33,8 @@ pub struct Outgoing<'a> {
 
 /// The longest head of a response to a request of the gateway itself.
 const MAX_HEAD: usize = 64 << 10;
+/// The most header lines of such a response.
+const MAX_HEADERS: usize = 1_024;
 
 impl<'a> Outgoing<'a> {
     /// A request of the gateway itself, which has no body.
@@ -43,6 +47,7 @@ impl<'a> Outgoing<'a> {
             affinity: None,
             preamble: proxy::Header::new(),
             max_head: MAX_HEAD,
+            max_headers: MAX_HEADERS,
             header_case: None,
             all_methods: false,
         }

@@ -200,3 +200,30 @@ fn a_408_on_an_idle_connection_closes_it() {
     assert_eq!(upstream.connections(), 2);
     assert!(!gateway.log().contains(WARNING), "{}", gateway.log());
 }
+
+/// `max_headers` of the upstream is the most lines of a head, whether they are in the usual form or not.
+#[test]
+fn the_number_of_lines_of_a_head_is_configurable() {
+    let upstream = Upstream::scripted(|exchange| {
+        let lines: usize = exchange.seen.target[1..].trim_end_matches('t').parse().unwrap();
+        let more = if exchange.seen.target.ends_with('t') { "\t" } else { "" };
+        let lines: String = (1..lines).map(|at| format!("x-{at}: a{more}b\r\n")).collect();
+        exchange.write(format!("HTTP/1.1 200 OK\r\n{lines}content-length: 0\r\n\r\n"));
+    });
+    for (setting, most) in [("", 1_024), (", max_headers: 2000", 2_000), (", max_headers: 50", 50)] {
+        let file = format!(
+            "upstreams: {{api: {{servers: [\"http://{{upstream}}\"]{setting}}}}}\n\
+             routes: [{{name: api, upstream: api}}]\n"
+        );
+        let gateway = Setup::default().upstream(&upstream).workers(1).start(&file);
+        for form in ["", "t"] {
+            let most_lines = gateway.get(&format!("/{most}{form}"));
+            assert_eq!(most_lines.status, 200, "{setting} {form}");
+            assert_eq!(
+                most_lines.header(&format!("x-{}", most - 1)).map(|value| value.len() > 1),
+                Some(true)
+            );
+            assert_eq!(gateway.get(&format!("/{}{form}", most + 1)).status, 502, "{setting} {form}");
+        }
+    }
+}

@@ -35,6 +35,15 @@ fn upstream(gate: &Gate) -> H2Upstream {
                 }
                 "/head" => call.only(200, &[("x-large", &large())]),
                 "/huge" => call.only(200, &[("x-huge", &"x".repeat(2_000_000))]),
+                // Above SETTINGS_MAX_HEADER_LIST_SIZE.
+                "/largest" => call.only(200, &[("x-largest", &"x".repeat(5_000_000))]),
+                // In more than 320 CONTINUATION frames.
+                "/beyond" => call.only(200, &[("x-beyond", &"x".repeat(8_000_000))]),
+                "/lines" => {
+                    let lines: Vec<String> = (0..300).map(|at| format!("x-{at}")).collect();
+                    let lines: Vec<(&str, &str)> = lines.iter().map(|name| (name.as_str(), "y")).collect();
+                    call.only(200, &lines);
+                }
                 _ => {
                     let mut answer = call.begin(200, &[]);
                     answer.send("begun".into()).await;
@@ -59,12 +68,12 @@ fn a_large_head_fails_only_its_own_request() {
         assert_eq!(streams.end(stream(at)), End::Status(200));
     }
     let mut large = H2::connect(gateway.edge);
-    for (at, target) in ["/head", "/huge"].into_iter().enumerate() {
+    for (at, target) in ["/head", "/huge", "/largest"].into_iter().enumerate() {
         large.send(get(stream(at as u32), target));
         assert_eq!(large.end(stream(at as u32)), End::Status(502), "{target}");
     }
-    large.send(get(5, "/trailers"));
-    let reset = large.until(deadline(), |frame| frame.kind == RST_STREAM && frame.stream == 5);
+    large.send(get(7, "/trailers"));
+    let reset = large.until(deadline(), |frame| frame.kind == RST_STREAM && frame.stream == 7);
     assert_eq!(reset.map(|frame| number(&frame.payload)), Some(2), "INTERNAL_ERROR");
     assert_eq!(upstream.connections(), 1);
     gate.open();
@@ -84,6 +93,26 @@ fn the_bound_is_configurable() {
     let upstream = upstream(&Gate::default());
     for (more, status) in [("", 502), (", max_head: 256KiB", 200), (", max_head: 100KiB", 502)] {
         assert_eq!(before(upstream.address, more).get("/head").status, status, "{more}");
+    }
+}
+
+/// A head of more than 320 CONTINUATION frames ends its connection; the next request has another one.
+#[test]
+fn a_head_of_too_many_frames_ends_its_connection() {
+    let upstream = upstream(&Gate::default());
+    let gateway = before(upstream.address, "");
+    assert_eq!((gateway.get("/lines").status, upstream.connections()), (200, 1));
+    // It is idempotent, so it is sent again on a new connection.
+    assert_eq!((gateway.get("/beyond").status, upstream.connections()), (502, 2));
+    assert_eq!((gateway.get("/lines").status, upstream.connections()), (200, 3));
+}
+
+/// `max_headers` of the upstream is the bound for lines, as over HTTP/1.1.
+#[test]
+fn the_number_of_lines_is_configurable() {
+    let upstream = upstream(&Gate::default());
+    for (more, status) in [("", 200), (", max_headers: 299", 502), (", max_headers: 300", 200)] {
+        assert_eq!(before(upstream.address, more).get("/lines").status, status, "{more}");
     }
 }
 

@@ -47,6 +47,9 @@ mapping! {
         /// if that is larger.
         #[schemars(with = "Option<hints::Size>")]
         max_head: RawText,
+        /// The maximum number of header lines of a response; more are answered 502. Default: 1024.
+        #[schemars(extend("minimum" = 10, "maximum" = 8_192))]
+        max_headers: RawCount,
         /// Names of request headers that servers receive in the case given here; all others are in lower case. HTTP/1.1 only.
         #[schemars(with = "Option<OneOrMany<hints::Header>>")]
         header_case: OneOrMany<At<RawText>>,

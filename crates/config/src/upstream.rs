@@ -48,6 +48,8 @@ pub struct UpstreamConfig {
     pub max_pending: usize,
     /// The longest head of a response, and the longest trailers, in bytes.
     pub max_head: usize,
+    /// The most header lines of a response.
+    pub max_headers: usize,
     /// Names of request headers in the case in which they are written over HTTP/1.1.
     pub header_case: Vec<String>,
     /// Its protection from overload; `None` for none.

@@ -105,7 +105,7 @@ fn our_requests(bytes: &[u8]) -> (Vec<Request>, bool) {
 /// The response that our decoders accept, and whether its body ends with the connection.
 fn our_response(bytes: &[u8], method: &Method) -> Option<(Response, bool, usize)> {
     let mut read = BytesMut::from(bytes);
-    let decoder = ResponseDecoder { method, upgrade: None, max_head: 64 << 10 };
+    let decoder = ResponseDecoder { method, upgrade: None, max_head: 64 << 10, max_fields: 1024 };
     let response = loop {
         match decoder.decode(&mut read).ok()?? {
             ResponseHead::Interim(..) => {}

@@ -91,7 +91,7 @@ pub fn upstream_answer(data: &[u8]) {
     let data = &data[..data.len().min(2 * MAX_HEAD)];
     let method = [Method::GET, Method::HEAD, Method::POST, Method::OPTIONS][usize::from(choice & 3)].clone();
     let upgrade = (choice & 4 != 0).then_some(&b"websocket"[..]);
-    let decoder = ResponseDecoder { method: &method, upgrade, max_head: 64 << 10 };
+    let decoder = ResponseDecoder { method: &method, upgrade, max_head: 64 << 10, max_fields: 1024 };
     let whole = decode(decoder, std::iter::once(data));
     for length in piece_lengths(data) {
         match (&whole, decode(decoder, data.chunks(length))) {

@@ -84,6 +84,8 @@ pub(super) fn upstream(
         Some(text) => super::max_head(text, report),
         None => Some(RESPONSE_HEAD.max(request_head)),
     };
+    let max_headers = raw.max_headers.as_ref();
+    let max_headers = max_headers.map_or(Some(1_024), |n| in_range(n, 10..=8_192, "max_headers", report));
     let header_case = header_case(raw.header_case.as_ref(), report);
     if let (Protocol::Http2, Some(raw)) = (protocol, &raw.header_case) {
         report.error(
@@ -112,6 +114,7 @@ pub(super) fn upstream(
         max_connections,
         max_pending,
         max_head: max_head? as usize,
+        max_headers: max_headers? as usize,
         header_case,
         overload: overload?,
         fair: fair?,

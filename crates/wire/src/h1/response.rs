@@ -1,8 +1,6 @@
 //! Decodes the head of a response and how its body is framed (RFC 9112 §4 to §6). Malformed framing is refused whatever the
 //! method and the status: another receiver may use such a length to find the end of the body.
 
-use std::mem::MaybeUninit;
-
 use bytes::{Buf, BytesMut};
 use http::{Method, StatusCode, header};
 
@@ -12,8 +10,6 @@ use crate::headers::{NameFilter, parse, place};
 use crate::number::read_decimal;
 
 const TOO_LONG: &str = "the head of the response is too long";
-/// The most header fields of a response.
-const MAX_FIELDS: usize = 1024;
 /// The fields that frame a message.
 static FRAMING: NameFilter = NameFilter::of(&[b"content-length", b"transfer-encoding"]);
 
@@ -54,6 +50,8 @@ pub struct ResponseDecoder<'a> {
     pub upgrade: Option<&'a [u8]>,
     /// The longest head, in bytes.
     pub max_head: usize,
+    /// The most header fields of a head.
+    pub max_fields: usize,
 }
 
 impl ResponseDecoder<'_> {
@@ -65,9 +63,9 @@ impl ResponseDecoder<'_> {
         if read.is_empty() {
             return Ok(None);
         }
-        let usual = parse::response(read, MAX_FIELDS);
+        let usual = parse::response(read, self.max_fields);
         let Some((code, is_http10, headers, length)) =
-            usual.map_or_else(|| parse_unusual(read), |usual| Ok(Some(usual)))?
+            usual.map_or_else(|| parse_unusual(read, self.max_fields), |usual| Ok(Some(usual)))?
         else {
             return if read.len() < self.max_head { Ok(None) } else { Err(TOO_LONG) };
         };
@@ -125,11 +123,15 @@ type Parsed = (u16, bool, Headers, usize);
 /// Parses a head that is incomplete or not in the usual form.
 #[cold]
 #[inline(never)]
-fn parse_unusual(read: &[u8]) -> Result<Option<Parsed>, &'static str> {
-    let mut lines = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+fn parse_unusual(read: &[u8], max_fields: usize) -> Result<Option<Parsed>, &'static str> {
+    let mut lines = Vec::with_capacity(max_fields);
     let mut parsed = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
-    let length = match config.parse_response_with_uninit_headers(&mut parsed, read, &mut lines) {
+    let length = match config.parse_response_with_uninit_headers(
+        &mut parsed,
+        read,
+        &mut lines.spare_capacity_mut()[..max_fields],
+    ) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => return Err("the response has too many headers"),
