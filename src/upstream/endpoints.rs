@@ -106,8 +106,8 @@ impl Upstream {
     }
 
     /// The case in which names of request headers are written; `None` for lower case.
-    pub(super) fn header_case(&self) -> Option<Arc<NameCase>> {
-        self.state.header_case.clone()
+    pub(super) fn header_case(&self) -> Option<&NameCase> {
+        self.state.header_case.as_ref()
     }
 
     /// The state that all workers share.

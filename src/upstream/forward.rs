@@ -111,7 +111,7 @@ pub async fn forward(
 /// If the request body is longer than the route allows.
 pub fn prepare<'a>(
     exchange: &Exchange,
-    upstream: &Upstream,
+    upstream: &'a Upstream,
     facts: &ForwardFacts<'_>,
     parts: &'a mut RequestHead,
     body: RequestBody,

@@ -147,7 +147,7 @@ impl H1Connection {
         let buffers = client.map(|client| &client.worker.buffers);
         let mut head = buffers.map_or_else(Vec::new, Buffers::take_write_buffer);
         request_head(&mut head, outgoing.head);
-        let header_case = outgoing.header_case.as_deref();
+        let header_case = outgoing.header_case;
         if let Some(upload) = &outgoing.upload
             && let Some(body) = outgoing.body.take()
         {

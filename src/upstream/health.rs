@@ -104,7 +104,7 @@ impl UpstreamState {
         let mut in_a_row = 0;
         tokio::time::sleep(random_part(config.every)).await; // not all at the same time
         loop {
-            let check = check(&server, config, &request, &preamble, self.header_case.clone());
+            let check = check(&server, config, &request, &preamble, self.header_case.as_ref());
             let probe = tokio::time::timeout(config.timeout, check).await;
             let result = probe.unwrap_or_else(|_| Err(format!("no response within {:?}", config.timeout)));
             if result.is_ok() {
@@ -144,7 +144,7 @@ async fn check(
     config: &HealthConfig,
     request: &RequestHead,
     preamble: &[u8],
-    header_case: Option<Arc<NameCase>>,
+    header_case: Option<&NameCase>,
 ) -> Result<(), String> {
     let probed = server.probe(request, preamble, header_case).await;
     let status = probed.map_err(|error| error_chain(&*error))?.as_u16();

@@ -1,7 +1,6 @@
 //! A request as it is sent to the upstream.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use super::upload::{Upload, UploadBody};
 use super::{ForwardError, proxy};
@@ -26,7 +25,7 @@ pub struct Outgoing<'a> {
     /// The most header lines of its response.
     pub(super) max_headers: usize,
     /// The case in which names of headers are written over HTTP/1.1; `None` for lower case.
-    pub(super) header_case: Option<Arc<NameCase>>,
+    pub(super) header_case: Option<&'a NameCase>,
     /// Whether it may be sent again although it is not idempotent.
     pub(super) all_methods: bool,
 }

@@ -65,7 +65,7 @@ impl Server {
         &self,
         request: &RequestHead,
         preamble: &[u8],
-        header_case: Option<Arc<NameCase>>,
+        header_case: Option<&NameCase>,
     ) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
         if let Some(h2_pool) = &self.h2_pool {
             return h2_client::probe((self, h2_pool), request).await;

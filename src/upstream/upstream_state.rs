@@ -29,7 +29,7 @@ pub struct UpstreamState {
     /// The TLS configuration; `None` if no server uses TLS.
     pub tls: Option<UpstreamTls>,
     /// The case in which names of headers are written; `None` for lower case.
-    pub header_case: Option<Arc<NameCase>>,
+    pub header_case: Option<NameCase>,
     /// Its protection from overload; `None` for none.
     pub overload: Option<Arc<Overload>>,
     /// How what it can handle is divided among consumers; `None` if it is not.
@@ -157,7 +157,7 @@ impl UpstreamState {
                 .fair
                 .as_ref()
                 .map(|fair| FairShares::following(fair, before.and_then(|before| before.fair.as_ref()), now)),
-            header_case: NameCase::new(config.header_case.iter().map(String::as_str)).map(Arc::new),
+            header_case: NameCase::new(config.header_case.iter().map(String::as_str)),
             config: config.clone(),
             tls: tls.cloned(),
         };
