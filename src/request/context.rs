@@ -215,6 +215,11 @@ impl RequestContext {
         self.now()
     }
 
+    /// When the request arrived.
+    pub(crate) fn begun(&self) -> Time {
+        self.begun
+    }
+
     /// Now, after the request has waited.
     pub(crate) fn now(&self) -> Time {
         self.connection().worker.clock().now()

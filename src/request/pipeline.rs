@@ -191,27 +191,27 @@ pub fn refuse(
 }
 
 /// Serves one request. Every response comes from here, also a refusal or an error: the protocols above see no failure.
-/// `deadline` is that of the connection, or of the stream over HTTP/2. Parts of the request head may be gone afterwards.
+/// `deadline` is that of the connection, or of the stream over HTTP/2. Parts of the request head may be gone afterwards, and the
+/// body is.
 pub async fn serve(
     services: &Services,
     connection: &Rc<Connection>,
     deadline: &Rc<Deadline>,
     parts: &mut RequestHead,
-    body: RequestBody,
+    body: &mut Option<RequestBody>,
 ) -> Response {
     let view = services.view();
     let now = connection.worker.clock().now();
     view.snapshot.underscores.clean(&mut parts.headers);
     prefer_target(parts);
     let mut context = RequestContext::new(connection, deadline, &view, now, Some(parts));
-    let mut body = Some(body);
     let answered = {
         // The total timeout holds for everything that is awaited in there.
-        let answering = pin!(respond(&view, &mut context, parts, &mut body, now));
+        let answering = pin!(respond(&view, &mut context, parts, body));
         deadline.within_total(&connection.worker.deadlines, answering).await
     };
     let response = answered.unwrap_or_else(|| context.refuse(LocalError::TimedOut).into());
-    if let Some(body) = body {
+    if let Some(body) = body.take() {
         body.drain(parts);
     }
     context.finish(&view.snapshot, response)
@@ -223,13 +223,12 @@ async fn respond(
     context: &mut RequestContext,
     parts: &mut RequestHead,
     body: &mut Option<RequestBody>,
-    now: Time,
 ) -> upstream::Response {
     // Everything that does not wait is in functions of its own, whose locals are not memory of this future, and other futures
     // are boxed: a box of at most 1 KiB is allocated fast (decision 26).
-    let disposition = match evaluate_local(view, context, parts, now) {
+    let disposition = match evaluate_local(view, context, parts) {
         Ok(disposition) => disposition,
-        Err(result) => boxed_future(|| evaluate_shared(view, *result, context, parts, now)).await,
+        Err(result) => boxed_future(|| evaluate_shared(view, *result, context, parts)).await,
     };
     let Admitted { route, identity, normal_path, affinity, rate_limit_headers, delay } =
         match disposition.admitted() {
@@ -324,8 +323,8 @@ fn evaluate_local<'s>(
     view: &'s View,
     context: &mut RequestContext,
     parts: &RequestHead,
-    now: Time,
 ) -> Result<Disposition<'s>, Box<Result<Matched<'s>, EarlyExit<'s>>>> {
+    let now = context.begun();
     match match_request(&view.snapshot, context.origin(), parts, now, &|asks| view.may_refuse(asks, now)) {
         Ok(mut matched) => {
             context.set_matched(&view.snapshot, &matched, parts);
@@ -359,8 +358,8 @@ async fn evaluate_shared<'s>(
     mut result: Result<Matched<'s>, EarlyExit<'s>>,
     context: &mut RequestContext,
     parts: &RequestHead,
-    mut now: Time,
 ) -> Disposition<'s> {
+    let mut now = context.begun();
     let mut rules = Vec::new();
     let mut answers = Answers::default();
     let (mut matched, reject) = loop {

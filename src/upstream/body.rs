@@ -53,11 +53,10 @@ pub(super) struct H1Body {
     decoder: BodyDecoder,
     /// `None` once the body has ended or failed.
     h1_connection: Option<Box<H1Connection>>,
-    keep_alive: bool,
     pool: Rc<Pool>,
     now: u64,
-    /// For how many milliseconds the connection is kept afterwards.
-    kept: u64,
+    /// For how many milliseconds the connection is kept afterwards, 0 if it cannot be used again.
+    kept: u32,
 }
 
 /// Why a response is incomplete. The connection of the client is closed, so that it does not take the response for complete.
@@ -126,11 +125,11 @@ impl Body {
         response: &mut h1::Response,
         h1_connection: Box<H1Connection>,
         pool: Rc<Pool>,
-        (now, kept): (u64, u64),
+        (now, kept): (u64, u32),
     ) -> Self {
         let decoder = std::mem::replace(&mut response.body, BodyDecoder::Ended);
-        let keep_alive = response.keep_alive;
-        let mut h1_body = H1Body { decoder, h1_connection: Some(h1_connection), keep_alive, pool, now, kept };
+        let kept = if response.keep_alive { kept } else { 0 };
+        let mut h1_body = H1Body { decoder, h1_connection: Some(h1_connection), pool, now, kept };
         if h1_body.decoder == BodyDecoder::Ended {
             h1_body.release_connection();
             return Self::empty();
@@ -304,7 +303,7 @@ impl H1Body {
     /// The body has ended: returns the connection to the pool, unless the server closes it, has sent unsolicited bytes, or
     /// has not received the whole request.
     fn release_connection(&mut self) {
-        let connection = self.h1_connection.take().filter(|sent| self.keep_alive && sent.is_sent());
+        let connection = self.h1_connection.take().filter(|sent| self.kept > 0 && sent.is_sent());
         let Some(mut h1_connection) = connection else { return };
         if !h1_connection.read.is_empty() {
             return self.pool.unsolicited(self.now);

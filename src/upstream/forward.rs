@@ -171,10 +171,8 @@ pub fn prepare<'a>(
         upgrade,
         affinity: facts.affinity,
         preamble,
-        max_head: config.max_head,
-        max_headers: config.max_headers,
+        config: Some(config),
         header_case: upstream.header_case(),
-        all_methods: config.retries.all_methods,
     })
 }
 

@@ -132,8 +132,16 @@ impl H1Connection {
     }
 
     fn end_upload(&mut self, end: UploadState) {
-        if let UploadState::InProgress(writer) = std::mem::replace(&mut self.upload, end) {
-            self.sent = writer.into_body().if_kept();
+        if matches!(&self.upload, UploadState::InProgress(writer) if writer.keeps_body()) {
+            self.keep_body();
+        }
+        self.upload = end;
+    }
+
+    #[cold]
+    fn keep_body(&mut self) {
+        if let UploadState::InProgress(writer) = std::mem::replace(&mut self.upload, UploadState::Aborted) {
+            self.sent = Some(Box::new(writer.into_body()));
         }
     }
 
@@ -167,8 +175,8 @@ impl H1Connection {
         let decoder = ResponseDecoder {
             method: &outgoing.head.method,
             upgrade: outgoing.upgrade.as_deref(),
-            max_head: outgoing.max_head,
-            max_fields: outgoing.max_headers,
+            max_head: outgoing.max_head(),
+            max_fields: outgoing.max_headers(),
         };
         loop {
             match decoder.decode(&mut self.read).map_err(H1Error::InvalidResponse)? {

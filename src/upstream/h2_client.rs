@@ -121,16 +121,16 @@ fn convert_response(
     }
     // The same rules as over HTTP/1.1.
     let broken = |what: &'static str| ForwardError::Broken(what.into());
-    if is_larger(&head.headers, outgoing.max_head) {
+    if is_larger(&head.headers, outgoing.max_head()) {
         return Err(broken("the head of the response is too long"));
     }
-    if head.headers.len() > outgoing.max_headers {
+    if head.headers.len() > outgoing.max_headers() {
         return Err(broken("the response has too many headers"));
     }
     let status = status_of(head.status.as_u16()).map_err(broken)?;
     let mut headers = Headers::from(&head.headers);
     response_body(status, false, &mut headers, &outgoing.head.method).map_err(broken)?;
-    let body = H2Body { body, stream: Some(stream), max_head: outgoing.max_head };
+    let body = H2Body { body, stream: Some(stream), max_head: outgoing.max_head() };
     Ok(Response { status, headers, body: Body::h2_body(body) })
 }
 

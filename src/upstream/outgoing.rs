@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::upload::{Upload, UploadBody};
 use super::{ForwardError, proxy};
+use sluicegate_config::UpstreamConfig;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::headers::NameCase;
 
@@ -15,19 +16,15 @@ pub struct Outgoing<'a> {
     /// The state of the body, if there is one.
     pub(super) upload: Option<Rc<Upload>>,
     /// The protocol that the client asks to switch to.
-    pub(super) upgrade: Option<Vec<u8>>,
+    pub(super) upgrade: Option<Box<[u8]>>,
     /// The hash for consistent balancing.
     pub(super) affinity: Option<u64>,
     /// The first bytes of the connection.
     pub(super) preamble: proxy::Header,
-    /// The longest head of its response, in bytes.
-    pub(super) max_head: usize,
-    /// The most header lines of its response.
-    pub(super) max_headers: usize,
+    /// What is configured of the upstream; `None` for a request of the gateway itself.
+    pub(super) config: Option<&'a UpstreamConfig>,
     /// The case in which names of headers are written over HTTP/1.1; `None` for lower case.
     pub(super) header_case: Option<&'a NameCase>,
-    /// Whether it may be sent again although it is not idempotent.
-    pub(super) all_methods: bool,
 }
 
 /// The longest head of a response to a request of the gateway itself.
@@ -45,17 +42,26 @@ impl<'a> Outgoing<'a> {
             upgrade: None,
             affinity: None,
             preamble: proxy::Header::new(),
-            max_head: MAX_HEAD,
-            max_headers: MAX_HEADERS,
+            config: None,
             header_case: None,
-            all_methods: false,
         }
+    }
+
+    /// The longest head of its response, in bytes.
+    pub(super) fn max_head(&self) -> usize {
+        self.config.map_or(MAX_HEAD, |config| config.max_head)
+    }
+
+    /// The most header lines of its response.
+    pub(super) fn max_headers(&self) -> usize {
+        self.config.map_or(MAX_HEADERS, |config| config.max_headers)
     }
 
     /// Whether it may be sent again if no byte of a response was received: it is idempotent, or the configuration allows it, and its
     /// whole body is still there.
     pub(super) fn is_repeatable(&self) -> bool {
-        (self.all_methods || self.head.method.is_idempotent()) && self.is_whole()
+        let all_methods = self.config.is_some_and(|config| config.retries.all_methods);
+        (all_methods || self.head.method.is_idempotent()) && self.is_whole()
     }
 
     /// The error if no response was received in time.

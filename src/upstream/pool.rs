@@ -58,10 +58,10 @@ impl Pool {
     }
 
     /// Adds a connection that becomes idle, for so many milliseconds.
-    pub(super) fn keep(&self, h1_connection: Box<H1Connection>, now: u64, millis: u64) {
+    pub(super) fn keep(&self, h1_connection: Box<H1Connection>, now: u64, millis: u32) {
         let mut idle = self.idle.borrow_mut();
-        if millis > 0 && idle.len() < MOST_IDLE && self.endpoint.keeps_connections(now) {
-            idle.push(Idle { h1_connection, until: now.saturating_add(millis) });
+        if idle.len() < MOST_IDLE && self.endpoint.keeps_connections(now) {
+            idle.push(Idle { h1_connection, until: now.saturating_add(millis.into()) });
         }
     }
 

@@ -45,6 +45,11 @@ impl RequestWriter {
         Self { body, upload, encoder: MessageEncoder::new(head, framing) }
     }
 
+    /// Whether the body may have to be sent again.
+    pub(super) fn keeps_body(&self) -> bool {
+        self.body.is_kept()
+    }
+
     /// The body, of which a part may have been written.
     pub(super) fn into_body(self) -> UploadBody {
         self.body

@@ -21,8 +21,8 @@ use super::upstream_state::UpstreamState;
 use super::{ForwardError, h2_client};
 use crate::boxed_future::boxed_future;
 use sluicegate_config::{Protocol, UpstreamConfig};
-use sluicegate_wire::RequestHead;
 use sluicegate_wire::headers::NameCase;
+use sluicegate_wire::{RequestHead, h1};
 
 /// The connections of one worker to an endpoint.
 pub(super) struct Server {
@@ -112,15 +112,12 @@ async fn send_h1_request(
         None => connect(server, outgoing).await?,
     };
     loop {
-        let result = {
-            let response = pin!(async {
-                let response = h1_connection.send_request(outgoing, Some(connection)).await?;
-                if response.upgraded {
-                    h1_connection.finish_upload().await?;
-                }
-                Ok(response)
-            });
-            exchange.with_timeout(config.timeouts.response, response).await
+        let result = match outgoing.upgrade {
+            None => {
+                let response = pin!(h1_connection.send_request(outgoing, Some(connection)));
+                exchange.with_timeout(config.timeouts.response, response).await
+            }
+            Some(_) => boxed_future(|| ask_to_switch(exchange, &mut h1_connection, outgoing, config)).await,
         };
         let error = match result {
             None => return Err(outgoing.timeout()),
@@ -165,10 +162,27 @@ async fn send_h1_request(
     }
 }
 
+/// Sends a request to switch the protocol. If the server agrees, the request is sent to its end.
+async fn ask_to_switch(
+    exchange: &Exchange,
+    h1_connection: &mut H1Connection,
+    outgoing: &mut Outgoing<'_>,
+    config: &UpstreamConfig,
+) -> Option<Result<h1::Response, H1Error>> {
+    let response = pin!(async {
+        let response = h1_connection.send_request(outgoing, Some(exchange.connection())).await?;
+        if response.upgraded {
+            h1_connection.finish_upload().await?;
+        }
+        Ok(response)
+    });
+    exchange.with_timeout(config.timeouts.response, response).await
+}
+
 /// For how many milliseconds a connection is kept without a request: less than the server keeps it, so that it is not closed while a
 /// request is on its way. The margin is a second, or half of a shorter time.
-fn kept_millis(config: Duration, seconds: Option<u64>) -> u64 {
-    let most = u64::try_from(config.as_millis()).unwrap_or(u64::MAX);
+fn kept_millis(config: Duration, seconds: Option<u32>) -> u32 {
+    let most = u32::try_from(config.as_millis()).unwrap_or(u32::MAX);
     seconds.map_or(most, |seconds| {
         let millis = seconds.saturating_mul(1_000);
         most.min(millis - (millis / 2).min(1_000))

@@ -20,7 +20,7 @@ use sluicegate_config::UpstreamConfig;
 use sluicegate_wire::Headers;
 
 /// A request body with its state; `None` if the request has no body.
-pub(super) struct UploadBody(Option<(RequestBody, Rc<Upload>, Option<Kept>)>);
+pub(super) struct UploadBody(Option<(RequestBody, Rc<Upload>, Option<Box<Kept>>)>);
 
 /// The most bytes of a body that are kept until the response begins, so that they can be sent again.
 const MOST_KEPT: usize = 64 << 10;
@@ -176,13 +176,12 @@ impl UploadBody {
             idle_timeout: config.timeouts.idle,
         });
         exchange.set_upload(&state);
-        (Self(Some((body, Rc::clone(&state), keeps.then(Kept::default)))), state)
+        (Self(Some((body, Rc::clone(&state), keeps.then(Box::default)))), state)
     }
 
-    /// The body, if it may have to be sent again.
-    pub(super) fn if_kept(self) -> Option<Box<Self>> {
-        let (_, state, kept) = self.0.as_ref()?;
-        (kept.is_some() && !state.answered.get()).then(|| Box::new(self))
+    /// Whether it may have to be sent again.
+    pub(super) fn is_kept(&self) -> bool {
+        self.0.as_ref().is_some_and(|(_, state, kept)| kept.is_some() && !state.answered.get())
     }
 
     /// The body from its begin, if all that was sent of it was kept.

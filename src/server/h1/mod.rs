@@ -64,15 +64,10 @@ async fn serve_one(
             (ResponseTerms::default(), pipeline::refuse(services, connection, &connection.deadline, *error))
         }
         Ok(Request { head, body, terms, expects_continue }) => {
-            let body = std::mem::replace(body, BodyDecoder::Ended);
-            let has_body = body != BodyDecoder::Ended;
-            let number = socket.begin(body, *expects_continue, terms.is_http10);
-            let body = match has_body {
-                true => RequestBody::Http1(Http1Body::new(socket, number)),
-                false => RequestBody::None,
-            };
+            let mut body = Some(begin_body(socket, body, *expects_continue, terms.is_http10));
             let served = {
-                let serving = pin!(pipeline::serve(services, connection, &connection.deadline, head, body));
+                let deadline = &connection.deadline;
+                let serving = pin!(pipeline::serve(services, connection, deadline, head, &mut body));
                 socket.while_connected(serving).await
             };
             head.headers = Headers::default(); // the response may take long
@@ -119,6 +114,23 @@ async fn serve_one(
         }
         Sent::Incomplete { reset: true } => After::Reset,
         Sent::Incomplete { reset: false } => After::Close,
+    }
+}
+
+/// The body of a request that begins. In a function of its own, so that its locals are not memory of the future that serves
+/// the request.
+fn begin_body(
+    socket: &Rc<Socket>,
+    body: &mut BodyDecoder,
+    expects_continue: bool,
+    is_http10: bool,
+) -> RequestBody {
+    let body = std::mem::replace(body, BodyDecoder::Ended);
+    let has_body = body != BodyDecoder::Ended;
+    let number = socket.begin(body, expects_continue, is_http10);
+    match has_body {
+        true => RequestBody::Http1(Http1Body::new(socket, number)),
+        false => RequestBody::None,
     }
 }
 

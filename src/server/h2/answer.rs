@@ -70,7 +70,8 @@ async fn answer(
 ) {
     let response = match head {
         Ok(mut head) => {
-            let mut serving = pin!(pipeline::serve(services, connection, deadline, &mut head, body));
+            let mut body = Some(body);
+            let mut serving = pin!(pipeline::serve(services, connection, deadline, &mut head, &mut body));
             poll_fn(|context| {
                 if !session.borrow_mut().can_proceed(key) {
                     return Poll::Pending;

@@ -10,11 +10,9 @@ use crate::headers::{NameFilter, parse, place};
 use crate::number::read_decimal;
 
 const TOO_LONG: &str = "the head of the response is too long";
-/// The fields that frame a message.
-static FRAMING: NameFilter = NameFilter::of(&[b"content-length", b"transfer-encoding"]);
-
-/// The fields that say whether and for how long the connection is kept.
-static PERSISTENCE: NameFilter = NameFilter::of(&[b"connection", b"keep-alive"]);
+/// The fields that frame a message, and those that say whether and for how long its connection is kept.
+static FRAMING: NameFilter =
+    NameFilter::of(&[b"content-length", b"transfer-encoding", b"connection", b"keep-alive"]);
 
 /// A response.
 pub struct Response {
@@ -27,7 +25,7 @@ pub struct Response {
     /// The connection can carry another request after this response.
     pub keep_alive: bool,
     /// The seconds for which the server keeps the connection without a request, if it says so in Keep-Alive.
-    pub keep_alive_seconds: Option<u64>,
+    pub keep_alive_seconds: Option<u32>,
     /// The connection speaks the requested protocol from here on.
     pub upgraded: bool,
 }
@@ -99,21 +97,36 @@ impl ResponseDecoder<'_> {
                 upgraded: true,
             });
         }
-        let body = response_body(status, is_http10, &mut headers, self.method)?;
-        let (mut closes, mut keeps, mut keep_alive_seconds) = (false, !is_http10, None);
-        for (name, line) in headers.matching(&PERSISTENCE) {
-            for word in line.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
-                match name {
-                    b"connection" => {
-                        closes |= word.eq_ignore_ascii_case(b"close");
-                        keeps |= word.eq_ignore_ascii_case(b"keep-alive");
-                    }
-                    _ => keep_alive_seconds = timeout_of(word).or(keep_alive_seconds),
+        let (body, persistence) = framing(status, is_http10, &mut headers, self.method)?;
+        let Persistence { closes, keeps, seconds: keep_alive_seconds } = persistence;
+        let keep_alive = (keeps || !is_http10) && !closes && body != BodyDecoder::UntilClose;
+        Ok(Response { status, headers, body, keep_alive, keep_alive_seconds, upgraded: false })
+    }
+}
+
+/// What a response says of its connection.
+#[derive(Default)]
+struct Persistence {
+    closes: bool,
+    keeps: bool,
+    /// The seconds for which the server keeps it without a request.
+    seconds: Option<u32>,
+}
+
+impl Persistence {
+    /// Reads a line of Connection or Keep-Alive.
+    #[cold]
+    fn read(&mut self, name: &[u8], line: &[u8]) {
+        for word in line.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
+            match name {
+                b"connection" => {
+                    self.closes |= word.eq_ignore_ascii_case(b"close");
+                    self.keeps |= word.eq_ignore_ascii_case(b"keep-alive");
                 }
+                b"keep-alive" => self.seconds = timeout_of(word).or(self.seconds),
+                _ => {}
             }
         }
-        let keep_alive = keeps && !closes && body != BodyDecoder::UntilClose;
-        Ok(Response { status, headers, body, keep_alive, keep_alive_seconds, upgraded: false })
     }
 }
 
@@ -165,7 +178,19 @@ pub fn response_body(
     headers: &mut Headers,
     method: &Method,
 ) -> Result<BodyDecoder, &'static str> {
+    framing(status, is_http10, headers, method).map(|(body, _)| body)
+}
+
+/// The decoder for the body of a response, and what it says of its connection.
+#[inline]
+fn framing(
+    status: StatusCode,
+    is_http10: bool,
+    headers: &mut Headers,
+    method: &Method,
+) -> Result<(BodyDecoder, Persistence), &'static str> {
     let (mut length, mut repeated, mut codings, mut chunked) = (None, false, 0, false);
+    let mut persistence = Persistence::default();
     for (name, value) in headers.matching(&FRAMING) {
         match name {
             b"content-length" if length.is_some_and(|other| other != value) => {
@@ -176,7 +201,7 @@ pub fn response_body(
                 codings += 1;
                 chunked = value.eq_ignore_ascii_case(b"chunked");
             }
-            _ => {}
+            _ => persistence.read(name, value),
         }
     }
     let announced = match length.map(read_decimal) {
@@ -192,20 +217,22 @@ pub fn response_body(
         _ => return Err("the response has a transfer coding other than chunked"),
     }
     if *method == Method::HEAD || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
-        return Ok(BodyDecoder::Ended);
+        return Ok((BodyDecoder::Ended, persistence));
     }
-    Ok(match announced {
+    let body = match announced {
         _ if chunked => BodyDecoder::chunked(),
         None => BodyDecoder::UntilClose,
         Some(0) => BodyDecoder::Ended,
         Some(length) => BodyDecoder::Length(length),
-    })
+    };
+    Ok((body, persistence))
 }
 
 /// The seconds of `timeout=5` in Keep-Alive.
-fn timeout_of(word: &[u8]) -> Option<u64> {
+fn timeout_of(word: &[u8]) -> Option<u32> {
     let (name, value) = word.split_at_checked(8)?;
-    if name.eq_ignore_ascii_case(b"timeout=") { read_decimal(value) } else { None }
+    let seconds = if name.eq_ignore_ascii_case(b"timeout=") { read_decimal(value)? } else { return None };
+    Some(u32::try_from(seconds).unwrap_or(u32::MAX))
 }
 
 /// Whether a response switches to this protocol.
