@@ -146,7 +146,7 @@ async fn check(
     preamble: &[u8],
     header_case: Option<&NameCase>,
 ) -> Result<(), String> {
-    let probed = server.probe(request, preamble, header_case.as_deref()).await;
+    let probed = server.probe(request, preamble, header_case).await;
     let status = probed.map_err(|error| error_chain(&*error))?.as_u16();
     match config.status.iter().any(|good| good.contains(&status)) {
         true => Ok(()),
