@@ -313,7 +313,9 @@ async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     let with_patterns = parameter(query, "patterns").is_some();
     let found = reading(rules, move |rules| {
         if let (true, Some(limit), Some(key)) = (with_patterns, &of_limit, &of_key) {
-            return rules.rules_for(limit, key);
+            let mut found = rules.rules_for(limit, key)?;
+            found.retain(|stored| after.as_ref().is_none_or(|after| stored.rule.id > *after));
+            return Ok(found);
         }
         rules.source().list((of_limit.as_deref(), of_key.as_deref()), after.as_deref(), most + 1)
     });
@@ -329,7 +331,8 @@ async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     let mut response = reply(&json!({ "rules": all, "versions": versions, "next": next }));
     if let Some(next) = next {
         let mut link = format!("</rules?after={}&most={most}", percent_encode(&next));
-        for (name, value) in [("limit", limit), ("key", key)] {
+        let patterns = with_patterns.then(|| "1".to_owned());
+        for (name, value) in [("limit", limit), ("key", key), ("patterns", patterns)] {
             if let Some(value) = value {
                 link = format!("{link}&{name}={}", percent_encode(&value));
             }

@@ -7,6 +7,7 @@
 //! the limit as it stands in the file. The store being away refuses nobody.
 
 mod effect;
+mod ends;
 mod flights;
 mod limit;
 mod open;
@@ -28,6 +29,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use self::effect::Effects;
 pub use self::effect::{Effect, EffectId};
+use self::ends::Ends;
 use self::flights::Flights;
 pub use self::limit::{KeyQuestion, RuleAnswer, RuledLimit};
 pub use self::service::VERSION;
@@ -49,6 +51,7 @@ pub struct Rules {
     clock: Clock,
     source: Source,
     cache: VerdictCache,
+    ends: Ends,
     effects: Effects,
     limits: Mutex<HashMap<String, Arc<RuledLimit>>>,
     flights: Flights,
@@ -226,9 +229,11 @@ impl Rules {
         }
     }
 
-    /// The rule that was last known of a key, which then is not asked for again for a while.
+    /// The rule that was last known of a key, unless it has ended. The source is not asked for it again for a while.
     fn last_known(&self, slot: u64) -> Option<EffectId> {
-        effect(self.cache.keep(slot, EffectId::NONE.number(), self.clock.now(), PAUSE))
+        let now = self.clock.now();
+        let has_ended = self.ends.has_ended(slot, now);
+        effect(self.cache.keep(slot, EffectId::NONE.number(), has_ended, now, PAUSE))
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::mpsc::{self, Receiver};
 use tokio::sync::{Semaphore, watch};
 
 use super::effect::Effects;
+use super::ends::Ends;
 use super::flights::Flights;
 use super::remote::{Remote, follow};
 use super::service;
@@ -56,6 +57,7 @@ impl Rules {
                 clock,
                 source,
                 cache: VerdictCache::new(config.max_cached),
+                ends: Ends::new(config.max_cached),
                 effects: Effects::default(),
                 limits: Mutex::default(),
                 flights: Flights::default(),

@@ -26,6 +26,8 @@ use crate::http_client::{Bounds, Call, Client, NoReply, Reply};
 const IN_FLIGHT: usize = 64;
 /// The largest answer in bytes.
 const LARGEST: usize = 4 << 20;
+/// The most pages that are asked for a key.
+const PAGES: usize = 100;
 /// How long it may wait for a change before it answers.
 const WAIT: Duration = Duration::from_secs(25);
 /// How long an answer with changes may take.
@@ -37,11 +39,14 @@ const LONG_PAUSE: Duration = Duration::from_secs(60);
 /// The header with the version that an answer has told all changes up to.
 pub const VERSION: &str = "rules-version";
 
-/// The rules of a page.
+/// The rules of a page. A gateway says their versions, too, and the id after which the next page begins.
 #[derive(Deserialize)]
 struct Page<'a> {
     #[serde(borrow)]
     rules: Vec<&'a RawValue>,
+    #[serde(default)]
+    versions: Vec<u64>,
+    next: Option<String>,
 }
 
 /// A change: the rule before and after, or only which key it is about.
@@ -102,8 +107,8 @@ async fn answer(rules: Weak<Rules>, service: Rc<Service>, mut questions: Receive
         let Some(rules) = rules.upgrade() else { return };
         let service = Rc::clone(&service);
         spawn_local(async move {
-            let asked = rules.ask_service(number, &question, |limit, keys| async move {
-                service.rules_of(&limit, &keys).await
+            let asked = rules.ask_service(number, &question, |limit, keys, text| async move {
+                service.rules_of(&limit, &keys, &text).await
             });
             asked.await;
             drop(place);
@@ -202,23 +207,37 @@ impl Service {
         })
     }
 
-    /// The rules of a limit for one of these keys or for a pattern.
-    async fn rules_of(&self, limit: &str, keys: &[String]) -> Result<Vec<Stored>, NoAnswer> {
-        let Some(key) = keys.first() else { return Ok(Vec::new()) };
-        let (limit_text, key_text) = (percent_encode(limit), percent_encode(key));
-        let target = format!("{}?limit={limit_text}&key={key_text}&patterns=1", self.config.url.path);
+    /// The rules of a limit for one of these keys or for a pattern; `text` is one of them, or a text that the patterns match.
+    async fn rules_of(&self, limit: &str, keys: &[String], text: &str) -> Result<Vec<Stored>, NoAnswer> {
+        let at = |why: String| format!("{}: {why}", self.config.url.text);
+        let (limit_text, key_text) = (percent_encode(limit), percent_encode(text));
+        let first = format!("{}?limit={limit_text}&key={key_text}&patterns=1", self.config.url.path);
+        let (mut target, mut all) = (first.clone(), Vec::new());
+        for _ in 0..PAGES {
+            let Some(body) = self.page(target).await? else { return Ok(all) };
+            let unusable = |why| NoAnswer::Unusable(at(why));
+            let (rules, next) = rules_in(&body, limit, keys).map_err(unusable)?;
+            all.extend(rules);
+            let Some(next) = next else { return Ok(all) };
+            target = format!("{first}&after={}", percent_encode(&next));
+        }
+        Err(NoAnswer::Unusable(at(format!("it has more than {PAGES} pages of rules for one key"))))
+    }
+
+    /// The body of an answer; `None` if there is nothing.
+    async fn page(&self, target: String) -> Result<Option<Bytes>, NoAnswer> {
         let reply = self.ask(&self.keys, target).await?;
         let at = |why: String| format!("{}: {why}", self.config.url.text);
         match reply.status {
             StatusCode::OK => {}
-            StatusCode::NOT_FOUND | StatusCode::NO_CONTENT => return Ok(Vec::new()),
+            StatusCode::NOT_FOUND | StatusCode::NO_CONTENT => return Ok(None),
             status if status.is_client_error() && status != StatusCode::UNAUTHORIZED => {
                 return Err(NoAnswer::Unusable(at(format!("it answers {}", status.as_u16()))));
             }
             status => return Err(NoAnswer::Away(at(format!("it answers {}", status.as_u16())))),
         }
         let broken = || NoAnswer::Unusable(at("its answer breaks off, or is larger than 4 MiB".to_owned()));
-        rules_in(&reply.body.ok_or_else(broken)?, limit, keys).map_err(|why| NoAnswer::Unusable(at(why)))
+        reply.body.map(Some).ok_or_else(broken)
     }
 
     /// The changes after a version, and the version that they lead to; `None` if the service tells none.
@@ -242,19 +261,20 @@ impl Service {
     }
 }
 
-/// The rules of an answer that can be for one of the keys. A service may send more than it was asked for.
-fn rules_in(body: &[u8], limit: &str, keys: &[String]) -> Result<Vec<Stored>, String> {
+/// The rules of an answer that can be for one of the keys, and after which id there are more. A service may send more than it was
+/// asked for.
+fn rules_in(body: &[u8], limit: &str, keys: &[String]) -> Result<(Vec<Stored>, Option<String>), String> {
     let page: Page<'_> = serde_json::from_slice(body)
         .map_err(|error| format!("its answer is not {{\"rules\": [...]}}: {error}"))?;
     let mut rules = Vec::new();
-    for text in page.rules {
+    for (index, text) in page.rules.into_iter().enumerate() {
         let mut rule = Rule::from_json(text.get()).map_err(|why| format!("a rule cannot be read: {why}"))?;
         rule.key = canonical(&rule.key);
         if rule.limit == limit && (keys.contains(&rule.key) || Pattern::parse(&rule.key).is_some()) {
-            rules.push(Stored { rule, version: 0 });
+            rules.push(Stored { rule, version: page.versions.get(index).copied().unwrap_or(0) });
         }
     }
-    Ok(rules)
+    Ok((rules, page.next))
 }
 
 #[cfg(test)]
@@ -287,7 +307,7 @@ mod tests {
             [of("l", "k"), of("l", "other"), of("m", "k"), of("l", "k*"), of("l", "api_key:k")].join(",");
         let body = format!(r#"{{"rules":[{all}],"next":null}}"#);
         let keys = ["k".to_owned(), "api_key:k".to_owned()];
-        let found = rules_in(body.as_bytes(), "l", &keys).unwrap();
+        let (found, _) = rules_in(body.as_bytes(), "l", &keys).unwrap();
         let found: Vec<&str> = found.iter().map(|stored| stored.rule.key.as_str()).collect();
         assert_eq!(found, ["k", "k*", "api_key:k"]);
         for wrong in ["", "[]", r#"{"rules":{}}"#, r#"{"rules":[{"id":1}]}"#, r#"{"rules":[7]}"#] {

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use sluicegate_limiter::{Span, Time};
-use sluicegate_rules::{Compiled, KeyPart, KeyValue, Op, Patterns, Stored, Token, Write, choose, spellings};
+use sluicegate_rules::{
+    Compiled, KeyPart, KeyValue, Op, Patterns, Stored, Token, Write, approximation, choose, spellings,
+};
 use sluicegate_rules_redis::ReadError;
 use sluicegate_rules_sqlite::RuleFile;
 
@@ -60,15 +62,17 @@ impl Rules {
         self.answered(flight, question, token, found.ok());
     }
 
-    /// The same of a service, asked by a function of a limit and spellings of a key.
+    /// The same of a service, asked by a function of a limit, spellings of a key, and a text that its patterns match.
     pub(super) async fn ask_service<F: Future<Output = Result<Vec<Stored>, NoAnswer>>>(
         &self,
         flight: u64,
         question: &KeyQuestion,
-        ask: impl FnOnce(String, Vec<String>) -> F,
+        ask: impl FnOnce(String, Vec<String>, String) -> F,
     ) {
         let token = self.cache.begin(question.limit.slot(question.key));
-        let found = ask(question.limit.name.clone(), spelled(question)).await;
+        let keys = spelled(question);
+        let text = keys.first().cloned().unwrap_or_else(|| approximate(question));
+        let found = ask(question.limit.name.clone(), keys, text).await;
         self.note(found.as_ref().err());
         self.answered(flight, question, token, found.ok());
     }
@@ -118,6 +122,7 @@ impl Rules {
         let id = choice.rule.and_then(|rule| self.effects.id(Effect::of(&rule.stored.rule)));
         let number = id.unwrap_or(EffectId::NONE).number();
         let ttl = Span::from_nanos(self.ttl.load(Ordering::Relaxed));
+        self.ends.note(slot, choice.rule.and_then(|rule| rule.until), now);
         self.cache.put(slot, number, now, ttl, choice.until, token);
         self.flights.end(slot, flight, effect(number));
     }
@@ -280,6 +285,12 @@ fn key<'a>(limit: &RuledLimit, parts: &'a [(Part, &'a [u8])]) -> Vec<KeyPart<'a>
 fn spelled(question: &KeyQuestion) -> Vec<String> {
     let parts: Vec<_> = keys::parts_of(&question.text).collect();
     spellings(&key(&question.limit, &parts))
+}
+
+/// A text for a key that rules cannot spell.
+fn approximate(question: &KeyQuestion) -> String {
+    let parts: Vec<_> = keys::parts_of(&question.text).collect();
+    approximation(&key(&question.limit, &parts))
 }
 
 /// A rule that can be judged. One that cannot was written by another version; it is logged and left out.

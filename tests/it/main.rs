@@ -91,6 +91,7 @@ mod replay;
 mod replay_report;
 mod retries;
 mod rules;
+mod rules_alike;
 mod rules_audit;
 mod rules_forms;
 mod rules_kinds;

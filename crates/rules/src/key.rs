@@ -103,6 +103,19 @@ pub fn spellings(key: &[KeyPart<'_>]) -> Vec<String> {
     texts
 }
 
+/// A text that every pattern matches which matches the key, for asking another program for its rules. What a text cannot say is
+/// in the place of it U+FFFD: bytes that are no UTF-8, and in a key with several parts commas within a part. Only a `*` matches
+/// either. Patterns that match the text do not always match the key.
+pub fn approximation(key: &[KeyPart<'_>]) -> String {
+    let text = |part| String::from_utf8_lossy(Spelled::new(part).named()).into_owned();
+    match key {
+        [only] => text(only),
+        several => {
+            several.iter().map(|part| text(part).replace(',', "\u{fffd}")).collect::<Vec<_>>().join(",")
+        }
+    }
+}
+
 /// The text under which a rule with this key text is stored: a component that is an address, with or without `name:` in
 /// front, is written as Rust displays the address; an IPv4 address in the form of IPv6 becomes one of IPv4. Everything
 /// else stays as it is.

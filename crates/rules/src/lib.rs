@@ -29,7 +29,7 @@ pub use self::check::{
     MAX_ID_LENGTH, MAX_KEY_BYTES, MAX_NOTE_BYTES, MAX_PRIORITY, MAX_STARS, MIN_PRIORITY, Mistake,
 };
 pub use self::choose::{Choice, Compiled, choose};
-pub use self::key::{KeyPart, KeyValue, MAX_KEY_PARTS, canonical, spellings};
+pub use self::key::{KeyPart, KeyValue, MAX_KEY_PARTS, approximation, canonical, spellings};
 pub use self::pattern::{Exactness, Pattern};
 pub use self::patterns::{MAX_PATTERNS, MAX_SCANNED_PATTERNS, Patterns, TooManyPatterns};
 pub use self::rule::{Rule, RuleMode, Stored};

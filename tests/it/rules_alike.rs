@@ -1,0 +1,119 @@
+//! Rules that another gateway keeps apply as they do there, and end in time while it is away.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::harness::client::head;
+use crate::harness::{Client, Gateway, TOKEN, Upstream, until};
+
+const LIMITS: &str = "limits:\n  \
+                      one: {key: 'header:x-a', rate: 5/366d, on_missing: skip}\n  \
+                      two: {key: ['header:x-b', 'header:x-c'], rate: 6/366d, on_missing: skip}\n\
+                      routes: [{name: api, respond: {status: 200}, limits: [one, two]}]\n";
+
+fn keeper() -> Gateway {
+    Gateway::start(&format!("rules: {{file: rules.db, wait: 1s}}\n{LIMITS}"))
+}
+
+/// Writes rules, a line of JSON for each.
+#[track_caller]
+fn batch(keeper: &Gateway, lines: &str) {
+    let mut client = Client::connect(keeper.admin);
+    let (bearer, length) = (format!("Bearer {TOKEN}"), lines.len().to_string());
+    let headers = [("host", "localhost"), ("authorization", &bearer), ("content-length", &length)];
+    client.request("POST", "/rules:batch", &headers).send(lines);
+    let answer = client.response();
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+/// The limit of a request with these headers, whose values may be any bytes.
+#[track_caller]
+fn limit(gateway: &Gateway, headers: &[(&str, &[u8])]) -> u64 {
+    let mut request = head("GET", "/", &[]);
+    request.truncate(request.len() - 2);
+    for (name, value) in headers {
+        request.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
+    }
+    request.extend(b"\r\n");
+    let mut client = gateway.client();
+    client.send(request);
+    let answer = client.response();
+    assert!(matches!(answer.status, 200 | 429), "{answer:?}");
+    answer.number("x-ratelimit-limit")
+}
+
+/// The gateway that keeps the rules and one that asks it for them apply the same rule to the same request.
+#[test]
+fn the_same_rule_applies_on_both() {
+    let keeper = keeper();
+    let text = format!(
+        "rules: {{url: \"http://{}/rules\", token: {TOKEN}, timeout: 10s, wait: 1s}}\n",
+        keeper.admin
+    );
+    let other = Gateway::start(&(text + LIMITS));
+    let rule = |id: &str, limit: &str, key: &str, more: &str| {
+        format!("{{\"id\":\"{id}\",\"limit\":\"{limit}\",\"key\":\"{key}\",{more}}}\n")
+    };
+    // The later of two rules of a key applies, whatever their ids are.
+    batch(&keeper, &rule("a", "one", "twice", "\"rate\":\"10/366d\""));
+    batch(&keeper, &rule("b", "one", "twice", "\"rate\":\"20/366d\""));
+    batch(&keeper, &rule("c", "one", "vip*", "\"rate\":\"30/366d\""));
+    batch(&keeper, &rule("d", "two", "eu*,*", "\"rate\":\"40/366d\""));
+    let many = |number| rule(&format!("m{number:04}"), "one", "many", "\"rate\":\"50/366d\"");
+    batch(&keeper, &(0..1_100).map(many).collect::<String>());
+    batch(&keeper, &rule("m9999", "one", "many", "\"rate\":\"60/366d\",\"priority\":5"));
+    type Headers<'a> = &'a [(&'a str, &'a [u8])];
+    let cases: [(Headers<'_>, u64); 7] = [
+        (&[("x-a", b"twice")], 20),
+        (&[("x-a", b"vip-1")], 30),
+        (&[("x-a", b"vip-\xff")], 30),
+        (&[("x-a", b"vi\xff")], 5),
+        (&[("x-b", b"eu-1"), ("x-c", b"x")], 40),
+        (&[("x-b", b"eu,1"), ("x-c", b"x,\xffy")], 40),
+        (&[("x-a", b"many")], 60),
+    ];
+    for (headers, expected) in cases {
+        for (place, gateway) in [("where they are kept", &keeper), ("elsewhere", &other)] {
+            until(&format!("{headers:?} has {expected} {place}"), || {
+                (limit(gateway, headers) == expected).then_some(())
+            });
+        }
+    }
+}
+
+/// The end of a rule holds while the service that said it is away.
+#[test]
+fn a_rule_ends_while_its_source_is_away() {
+    let is_away = Arc::new(AtomicBool::new(false));
+    let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(3);
+    let told = Arc::clone(&is_away);
+    let service = Upstream::scripted(move |exchange| {
+        let target = exchange.seen.target.clone();
+        if told.load(Ordering::SeqCst) {
+            return exchange.close();
+        }
+        match target.contains(":changes") {
+            true => exchange.answer(404, &[], b""),
+            false => {
+                let key =
+                    target.split("key=").nth(1).and_then(|rest| rest.split('&').next()).unwrap_or_default();
+                let until = if key == "ends" { format!(",\"until\":\"{end}\"") } else { String::new() };
+                let rule = format!(
+                    "{{\"id\":\"a\",\"limit\":\"one\",\"key\":\"{key}\",\"rate\":\"50/366d\"{until}}}"
+                );
+                exchange.answer(200, &[], format!("{{\"rules\":[{rule}]}}").as_bytes());
+            }
+        }
+    });
+    let text =
+        format!("rules: {{url: \"http://{}/rules\", ttl: 1s, timeout: 100ms, wait: 1s}}\n", service.address);
+    let gateway = Gateway::start(&(text + LIMITS));
+    let of = |key: &str| limit(&gateway, &[("x-a", key.as_bytes())]);
+    until("both have their rules", || (of("ends") == 50 && of("stays") == 50).then_some(()));
+    is_away.store(true, Ordering::SeqCst);
+    until("the rule has ended", || (of("ends") == 5).then_some(()));
+    assert!(jiff::Timestamp::now() >= end - jiff::SignedDuration::from_millis(100), "not before its end");
+    for _ in 0..20 {
+        assert_eq!((of("ends"), of("stays")), (5, 50));
+    }
+}
