@@ -31,8 +31,8 @@ const MAX_QUESTIONS: usize = 10_000;
 /// The longest that a start or a reload waits for rules from Redis. It goes on without them.
 const FIRST_READ: Duration = Duration::from_secs(1);
 
-/// So many effects are kept, needed or not.
-const MIN_OUTGROWN: usize = 1 << 16;
+/// So many effects are kept, needed or not, of about 1 kB each with what limits make of them.
+const MIN_OUTGROWN: usize = 1 << 13;
 
 /// A question, with its number.
 type Question = (u64, KeyQuestion);

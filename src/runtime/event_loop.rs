@@ -216,4 +216,4 @@ const SECOND: u64 = 1_000_000_000;
 /// How often the other gateways are told the busiest keys.
 const PUBLISH: Duration = Duration::from_secs(5);
 /// How often it is looked whether rules have to be renewed.
-const CARE: Duration = Duration::from_secs(60);
+const CARE: Duration = Duration::from_secs(1);

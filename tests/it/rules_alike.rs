@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::harness::client::head;
-use crate::harness::{Client, Gateway, TOKEN, Upstream, until};
+use crate::harness::{Client, Gateway, Setup, TOKEN, Upstream, until};
 
 const LIMITS: &str = "limits:\n  \
                       one: {key: 'header:x-a', rate: 5/366d, on_missing: skip}\n  \
@@ -116,4 +116,28 @@ fn a_rule_ends_while_its_source_is_away() {
     for _ in 0..20 {
         assert_eq!((of("ends"), of("stays")), (5, 50));
     }
+}
+
+/// What limits make of rules is dropped soon when the rules have other numbers: a process whose rules change all the time does not
+/// fill its memory.
+#[test]
+fn numbers_that_no_rule_has_any_more_are_dropped() {
+    const RULES: usize = 11_000;
+    let text = format!("rules: {{file: rules.db, max_cached: 1k}}\n{LIMITS}");
+    let keeper = Setup::default().env("RUST_LOG", "sluicegate=debug").start(&text);
+    for first in (0..RULES).step_by(1_000) {
+        let rule = |number| {
+            let rate = number + 10;
+            format!(
+                "{{\"id\":\"r{number}\",\"limit\":\"one\",\"key\":\"k{number}\",\"rate\":\"{rate}/366d\"}}\n"
+            )
+        };
+        batch(&keeper, &(first..first + 1_000).map(rule).collect::<String>());
+    }
+    let mut client = keeper.client();
+    for number in 0..RULES {
+        client.send(head("GET", "/", &[("x-a", &format!("k{number}"))]));
+        assert_eq!(client.response().number("x-ratelimit-limit"), number as u64 + 10);
+    }
+    keeper.times_logged("what is remembered of rules has become too much");
 }
