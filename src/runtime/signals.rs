@@ -21,6 +21,9 @@ pub(super) struct Signals {
     user: unix::Signal,
     terminate: unix::Signal,
     interrupt: unix::Signal,
+    /// SIGXFSZ would end the process when a log or the file of rules is as large as it may be (`ulimit -f`). With a handler the
+    /// write fails instead.
+    _file_size: unix::Signal,
 }
 
 impl Signals {
@@ -31,6 +34,7 @@ impl Signals {
             user: signal(SignalKind::user_defined1())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            _file_size: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
         })
     }
 

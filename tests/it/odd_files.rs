@@ -143,3 +143,22 @@ fn a_silent_predecessor_does_not_block_the_start() {
     let _ = child.kill();
     assert_eq!(ended.and_then(|status| status.code()), Some(0));
 }
+
+/// A log and a file of rules that may not grow any more (`ulimit -f`) are errors; the gateway goes on.
+#[test]
+fn a_file_that_may_not_grow_ends_nothing() {
+    let gateway = Gateway::start(
+        "access_log: access.log\nrules: {file: rules.db}\nlimits: {l: {key: api_key, rate: 5/s}}\n\
+         routes: [{name: all, respond: {status: 200}}]\n",
+    );
+    let pid = rustix::process::Pid::from_raw(i32::try_from(gateway.process()).unwrap());
+    let most = rustix::process::Rlimit { current: Some(4_096), maximum: None };
+    rustix::process::prlimit(pid, rustix::process::Resource::Fsize, most).unwrap();
+    assert_eq!(gateway.statuses(200, "/", &[]), [200; 200]);
+    until("the log says so", || gateway.log().contains("File too large").then_some(()));
+    let rule = r#"{"limit": "l", "key": "k", "rate": "7/s"}"#;
+    let answer = gateway.admin_put("/rules/one", rule);
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert_eq!(gateway.get("/").status, 200);
+    assert!(std::fs::metadata(gateway.path("access.log")).unwrap().len() <= 4_096);
+}

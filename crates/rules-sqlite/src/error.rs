@@ -133,6 +133,12 @@ pub enum WriteError {
     /// The file was handed over to another process.
     #[error("the file of rules has been handed over to another process")]
     Released,
+    /// Another file is at the path, or none: what is written would be lost when the gateway ends.
+    #[error(
+        "{0}: the file of rules was removed or replaced while the gateway runs; put it back (`mv`, not `cp`), or restart the \
+         gateway to begin with what is there now"
+    )]
+    Replaced(PathBuf),
     /// Another program, such as a shell, has held the file for too long.
     #[error("another program, such as sqlite3, writes to the file of rules or has left a transaction open")]
     Locked,

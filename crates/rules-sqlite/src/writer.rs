@@ -1,5 +1,6 @@
 //! The thread that writes. Whoever comes while it commits waits for the next commit, which is one for all of them.
 
+use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,8 +26,15 @@ pub(crate) struct Writer {
 #[derive(Debug)]
 struct Shared {
     path: PathBuf,
+    /// Which file it is: its device and its number there.
+    file: Option<(u64, u64)>,
     queue: Queue,
     commits: AtomicU64,
+}
+
+/// The device and the number of the file at a path; `None` if there is none.
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 impl Writer {
@@ -36,8 +44,12 @@ impl Writer {
         let refused =
             |error: rusqlite::Error| OpenError::Sqlite { path: path.to_owned(), detail: error.to_string() };
         let connection = first(path).map_err(refused)?;
-        let shared =
-            Arc::new(Shared { path: path.to_owned(), queue: Queue::default(), commits: AtomicU64::new(0) });
+        let shared = Arc::new(Shared {
+            path: path.to_owned(),
+            file: file_at(path),
+            queue: Queue::default(),
+            commits: AtomicU64::new(0),
+        });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("rules-writer".into())
@@ -92,7 +104,7 @@ fn run(shared: &Shared, first: Connection) {
             catch_unwind(AssertUnwindSafe(|| serve(shared, &connection))).unwrap_or(Ok(()))
         });
         if let Err(error) = served {
-            answer_all(shared.queue.take(), error);
+            answer_all(shared.queue.take(), &error.into());
         }
     }
 }
@@ -105,13 +117,17 @@ fn serve(shared: &Shared, connection: &Connection) -> rusqlite::Result<()> {
         let jobs = shared.queue.take();
         #[cfg(test)]
         assert!(jobs.iter().all(|job| job.batch.actor != tests::PANIC), "a test asked for this panic");
+        if file_at(&shared.path) != shared.file {
+            answer_all(jobs, &WriteError::Replaced(shared.path.clone()));
+            continue;
+        }
         match statements.commit(&jobs) {
             Ok((answers, changed)) => {
                 shared.commits.fetch_add(u64::from(changed), Ordering::Relaxed);
                 jobs.into_iter().zip(answers).for_each(|(job, answer)| job.answer(answer));
             }
             Err(error) => {
-                answer_all(jobs, error);
+                answer_all(jobs, &error.into());
                 return Ok(());
             }
         }
@@ -120,8 +136,7 @@ fn serve(shared: &Shared, connection: &Connection) -> rusqlite::Result<()> {
     set_meta(connection, "clean", 1)
 }
 
-fn answer_all(jobs: Vec<Job>, error: rusqlite::Error) {
-    let error = WriteError::from(error);
+fn answer_all(jobs: Vec<Job>, error: &WriteError) {
     jobs.into_iter().for_each(|job| job.answer(Err(error.clone())));
 }
 
@@ -154,5 +169,21 @@ mod tests {
         assert_eq!(writer.write(put("operator")).unwrap().version, 1);
         writer.stop();
         assert_eq!(writer.write(put("operator")), Err(WriteError::Released));
+    }
+
+    /// What is written into a file without a name, or beside the one that has the name, would be gone with the process.
+    #[test]
+    fn nothing_is_written_into_a_file_that_was_removed_or_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, away) = (folder.path().join("rules.db"), folder.path().join("away.db"));
+        schema::create(&path).unwrap();
+        let writer = Writer::start(&path).unwrap();
+        assert_eq!(writer.write(put("operator")).unwrap().version, 1);
+        std::fs::rename(&path, &away).unwrap();
+        assert_eq!(writer.write(put("operator")), Err(WriteError::Replaced(path.clone())));
+        std::fs::copy(&away, &path).unwrap();
+        assert_eq!(writer.write(put("operator")), Err(WriteError::Replaced(path.clone())));
+        std::fs::rename(&away, &path).unwrap();
+        assert!(writer.write(put("operator")).is_ok());
     }
 }
