@@ -162,6 +162,11 @@ fn rules() -> Value {
             "rules": { "type": "array", "items": { "$ref": "#/components/schemas/Rule" } },
             "versions": { "type": "array", "items": { "type": "integer" }, "description": "Of these rules, in their order" },
             "next": { "type": ["string", "null"], "description": "Where the next page begins: `after`" },
+            "unreadable": {
+                "type": "array",
+                "items": { "type": "object", "properties": { "id": { "type": "string" }, "detail": { "type": "string" } } },
+                "description": "Rules that cannot be read, if there are any, with the reason",
+            },
         },
     })
 }

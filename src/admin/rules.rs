@@ -22,7 +22,7 @@ use sluicegate_rules::{
 use self::check::Fault;
 use super::query::parameter;
 use super::{Admin, Answer, JSON, PROBLEM, answer, not_with_that_method, problem, problem_body, reply};
-use crate::rules::{self, NotWritten, Rules, Unreadable};
+use crate::rules::{self, ListedRule, NotWritten, Rules, Unreadable};
 use crate::server::ConnectionBudget;
 use crate::snapshot::Snapshot;
 use sluicegate_config::{Role, percent_encode};
@@ -315,9 +315,9 @@ async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
         if let (true, Some(limit), Some(key)) = (with_patterns, &of_limit, &of_key) {
             let mut found = rules.rules_for(limit, key)?;
             found.retain(|stored| after.as_ref().is_none_or(|after| stored.rule.id > *after));
-            return Ok(found);
+            return Ok(found.into_iter().map(Ok).collect());
         }
-        rules.source().list((of_limit.as_deref(), of_key.as_deref()), after.as_deref(), most + 1)
+        rules.source().page((of_limit.as_deref(), of_key.as_deref()), after.as_deref(), most + 1)
     });
     let mut found = match found.await {
         Ok(found) => found,
@@ -325,10 +325,26 @@ async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     };
     let more = found.len() > most;
     found.truncate(most);
-    let next = found.last().filter(|_| more).map(|last| last.rule.id.clone());
-    let all: Vec<Value> = found.iter().map(json_of).collect();
-    let versions: Vec<u64> = found.iter().map(|stored| stored.version).collect();
-    let mut response = reply(&json!({ "rules": all, "versions": versions, "next": next }));
+    let id_of = |last: &ListedRule| match last {
+        Ok(stored) => stored.rule.id.clone(),
+        Err((id, _)) => id.clone(),
+    };
+    let next = found.last().filter(|_| more).map(id_of);
+    let (mut all, mut versions, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
+    for read in &found {
+        match read {
+            Ok(stored) => {
+                all.push(json_of(stored));
+                versions.push(stored.version);
+            }
+            Err((id, why)) => unreadable.push(json!({ "id": id, "detail": why })),
+        }
+    }
+    let mut body = json!({ "rules": all, "versions": versions, "next": next });
+    if !unreadable.is_empty() {
+        body["unreadable"] = unreadable.into();
+    }
+    let mut response = reply(&body);
     if let Some(next) = next {
         let mut link = format!("</rules?after={}&most={most}", percent_encode(&next));
         let patterns = with_patterns.then(|| "1".to_owned());

@@ -245,12 +245,15 @@ fn condition(version: Option<u64>) -> Option<String> {
 }
 
 /// All rules, page by page.
+///
+/// # Errors
+/// If there is no answer, or, after all others, if rules cannot be read.
 fn pages(
     client: &mut AdminClient,
     filter: &str,
     mut each: impl FnMut(&Value, &Value) -> Result<(), String>,
 ) -> Result<(), String> {
-    let mut after = String::new();
+    let (mut after, mut unreadable) = (String::new(), Vec::new());
     loop {
         let reply = client.get(&format!("/rules?most=1000{filter}{after}"))?;
         let page: Value = serde_json::from_str(&reply.success()?)
@@ -258,9 +261,12 @@ fn pages(
         for (index, rule) in page["rules"].as_array().into_iter().flatten().enumerate() {
             each(rule, &page["versions"][index])?;
         }
+        let details = page["unreadable"].as_array().into_iter().flatten();
+        unreadable.extend(details.filter_map(|one| one["detail"].as_str().map(str::to_owned)));
         match page["next"].as_str() {
             Some(next) => after = format!("&after={}", percent_encode(next)),
-            None => return Ok(()),
+            None if unreadable.is_empty() => return Ok(()),
+            None => return Err(unreadable.join("\n")),
         }
     }
 }

@@ -34,7 +34,7 @@ use self::flights::Flights;
 pub use self::limit::{KeyQuestion, RuleAnswer, RuledLimit};
 pub use self::service::VERSION;
 pub use self::slots::Slots;
-pub use self::source::{NotWritten, Source, Unreadable};
+pub use self::source::{ListedRule, NotWritten, Source, Unreadable};
 use crate::clock::Clock;
 use sluicegate_config::{LimitConfig, RulesConfig};
 

@@ -37,6 +37,9 @@ pub enum NotWritten {
     TooManyPatterns(String),
 }
 
+/// A rule of a page, or the id of one that cannot be read and the reason.
+pub type ListedRule = Result<Stored, (String, Unreadable)>;
+
 impl Source {
     /// What it is, for operators.
     pub fn describe(&self) -> String {
@@ -103,16 +106,33 @@ impl Source {
         }
     }
 
-    /// A page of rules in the order of their ids: those after `after`, of this limit and key if given.
-    pub fn list(
+    /// A page of rules in the order of their ids: those after `after`, of this limit and key if given. A rule that cannot be read
+    /// is its id and the reason.
+    pub fn page(
         &self,
         (limit, key): (Option<&str>, Option<&str>),
         after: Option<&str>,
         most: usize,
-    ) -> Result<Vec<Stored>, Unreadable> {
+    ) -> Result<Vec<ListedRule>, Unreadable> {
+        use sluicegate_rules_redis::ReadError as OfRedis;
+        use sluicegate_rules_sqlite::ReadError as OfFile;
         match self {
-            Self::File(file) => file.load().list(limit, key, after, most).map_err(text),
-            Self::Redis(redis) => redis.wait_for(redis.rules.list(limit, key, after, most)).map_err(text),
+            Self::File(file) => {
+                let page = file.load().page(limit, key, after, most).map_err(text)?;
+                let unreadable = |error: OfFile| match &error {
+                    OfFile::Content { id, .. } => (id.clone(), error.to_string()),
+                    _ => (String::new(), error.to_string()),
+                };
+                Ok(page.into_iter().map(|read| read.map_err(unreadable)).collect())
+            }
+            Self::Redis(redis) => {
+                let page = redis.wait_for(redis.rules.page(limit, key, after, most)).map_err(text)?;
+                let unreadable = |error: OfRedis| match &error {
+                    OfRedis::Content { id, .. } => (id.clone(), error.to_string()),
+                    _ => (String::new(), error.to_string()),
+                };
+                Ok(page.into_iter().map(|read| read.map_err(unreadable)).collect())
+            }
             Self::Service(url) => Err(kept_by(url)),
         }
     }

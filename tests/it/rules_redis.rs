@@ -306,3 +306,25 @@ fn rules_move_from_a_file_to_redis_and_back() {
     gateway.reload(&in_file);
     in_force(&gateway, "k1", 50);
 }
+
+/// A rule that something else has written and that cannot be read is named, and hides no other.
+#[test]
+fn an_unreadable_rule_hides_no_other() {
+    let redis = RedisServer::start();
+    let gateway = Gateway::start(&(redis.store() + FIVE));
+    ["a", "b", "c"].iter().for_each(|id| put(&gateway, id, id, 20));
+    redis.run::<()>(&["HSET", "sluicegate:{rules}:rules", "b", "junk"]);
+    let listed = get(&gateway, "/rules").json();
+    let ids: Vec<&str> =
+        listed["rules"].as_array().unwrap().iter().filter_map(|rule| rule["id"].as_str()).collect();
+    assert_eq!(ids, ["a", "c"]);
+    assert_eq!(listed["versions"].as_array().unwrap().len(), 2);
+    assert_eq!(listed["unreadable"][0]["id"], "b");
+    let why = listed["unreadable"][0]["detail"].as_str().unwrap();
+    assert!(why.contains("\"b\"") && why.contains("put it again"), "{why}");
+    // Pages go on behind it.
+    let page = get(&gateway, "/rules?most=1&after=a").json();
+    assert_eq!((&page["rules"], &page["next"]), (&json!([]), &json!("b")));
+    put(&gateway, "b", "b", 30);
+    assert_eq!(get(&gateway, "/rules").json().get("unreadable"), None);
+}

@@ -15,13 +15,13 @@ const MOST_IDS: usize = 2_000;
 type Ids = Vec<(bool, Vec<String>)>;
 
 impl Store {
-    pub(crate) async fn list(
+    pub(crate) async fn page(
         &self,
         limit: Option<&str>,
         key: Option<&str>,
         after: Option<&str>,
         most: usize,
-    ) -> Result<Vec<Stored>, ReadError> {
+    ) -> Result<Vec<Result<Stored, ReadError>>, ReadError> {
         let limits = match limit {
             Some(limit) => vec![limit.to_owned()],
             None => self.limits().await?,
@@ -34,8 +34,11 @@ impl Store {
             (ids, more) = merged(self.ids(&limits, key, &after, wanted).await?, wanted);
             let Some(last) = ids.last() else { break };
             last.clone_into(&mut after);
-            let wanted = |stored: &Stored| {
-                limits.contains(&stored.rule.limit) && key.is_none_or(|key| stored.rule.key == key)
+            let wanted = |read: &Result<Stored, ReadError>| {
+                let fits = |stored: &Stored| {
+                    limits.contains(&stored.rule.limit) && key.is_none_or(|key| stored.rule.key == key)
+                };
+                read.as_ref().map_or(true, fits)
             };
             page.extend(self.rules(&ids).await?.into_iter().filter(wanted));
         }
@@ -57,13 +60,13 @@ impl Store {
         self.ask(&PAGE, &[index], arguments, self.long_timeout()).await
     }
 
-    /// The rules with these ids that exist.
-    async fn rules(&self, ids: &[String]) -> Result<Vec<Stored>, ReadError> {
+    /// The rules with these ids that exist, each as far as it can be read.
+    async fn rules(&self, ids: &[String]) -> Result<Vec<Result<Stored, ReadError>>, ReadError> {
         let mut get = redis::cmd("HMGET");
         get.arg(&self.names.rules).arg(ids);
         let entries: Vec<Option<Vec<u8>>> = read(self.line.command(&get, self.long_timeout()).await?)?;
         let both = ids.iter().zip(entries).filter_map(|(id, entry)| Some((id, entry?)));
-        both.map(|(id, entry)| Ok(entry::stored(id, &entry)?.0)).collect()
+        Ok(both.map(|(id, entry)| Ok(entry::stored(id, &entry)?.0)).collect())
     }
 }
 

@@ -106,7 +106,21 @@ impl RedisRules {
         after: Option<&str>,
         most: usize,
     ) -> Result<Vec<Stored>, ReadError> {
-        self.store.list(limit, key, after, most).await
+        self.page(limit, key, after, most).await?.into_iter().collect()
+    }
+
+    /// The same, with an error in the place of each rule that cannot be read.
+    ///
+    /// # Errors
+    /// If Redis does not answer.
+    pub async fn page(
+        &self,
+        limit: Option<&str>,
+        key: Option<&str>,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<Result<Stored, ReadError>>, ReadError> {
+        self.store.page(limit, key, after, most).await
     }
 
     /// How many rules there are.

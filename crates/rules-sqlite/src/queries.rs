@@ -34,19 +34,23 @@ pub(crate) fn get(connection: &Connection, id: &str) -> Result<Option<Stored>, R
     Ok(found.into_iter().next())
 }
 
-/// The next rules in the order of their names.
-pub(crate) fn list(
+/// The next rules in the order of their names, each as far as it can be read.
+pub(crate) fn page(
     connection: &Connection,
     limit: Option<&str>,
     key: Option<&str>,
     after: Option<&str>,
     most: usize,
-) -> Result<Vec<Stored>, ReadError> {
+) -> Result<Vec<Result<Stored, ReadError>>, ReadError> {
     let mut values = vec![after.unwrap_or("")];
     values.extend(limit);
     values.extend(key);
     let sql = list_sql(limit.is_some(), key.is_some(), most);
-    collect(connection, &sql, rusqlite::params_from_iter(values), stored)
+    let read = |row: &Row<'_>| match stored(row) {
+        Err(unreadable @ ReadError::Content { .. }) => Ok(Err(unreadable)),
+        other => other.map(Ok),
+    };
+    collect(connection, &sql, rusqlite::params_from_iter(values), read)
 }
 
 /// Where the store stands.

@@ -141,7 +141,22 @@ impl RuleFile {
         after: Option<&str>,
         most: usize,
     ) -> Result<Vec<Stored>, ReadError> {
-        self.readers.read(|connection| queries::list(connection, limit, key, after, most))
+        self.page(limit, key, after, most)?.into_iter().collect()
+    }
+
+    /// The same, with an error in the place of each rule that cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub fn page(
+        &self,
+        limit: Option<&str>,
+        key: Option<&str>,
+        after: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<Result<Stored, ReadError>>, ReadError> {
+        self.readers.read(|connection| queries::page(connection, limit, key, after, most))
     }
 
     /// Where the store stands.

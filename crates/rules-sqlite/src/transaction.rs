@@ -264,7 +264,8 @@ mod tests {
             answers.iter().map(|answer| answer.as_ref().ok().map(|written| written.version)).collect();
         assert_eq!((versions, changed), (vec![Some(1), None, Some(2), Some(2)], true));
 
-        let rules = queries::list(&connection, None, None, None, 10).unwrap();
+        let rules = queries::page(&connection, None, None, None, 10).unwrap();
+        let rules: Vec<_> = rules.into_iter().map(Result::unwrap).collect();
         let rules: Vec<_> = rules.iter().map(|stored| (stored.rule.id.as_str(), stored.version)).collect();
         assert_eq!(rules, [("a", 1), ("d", 2)]);
         let Changes::List(changes) = queries::changes(&connection, 0, 10).unwrap() else { panic!("trimmed") };
