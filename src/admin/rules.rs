@@ -22,7 +22,7 @@ use sluicegate_rules::{
 use self::check::Fault;
 use super::query::parameter;
 use super::{Admin, Answer, JSON, PROBLEM, answer, not_with_that_method, problem, problem_body, reply};
-use crate::rules::{self, ListedRule, NotWritten, Rules, Unreadable};
+use crate::rules::{self, NotWritten, Rules, Unreadable};
 use crate::server::ConnectionBudget;
 use crate::snapshot::Snapshot;
 use sluicegate_config::{Role, percent_encode};
@@ -314,8 +314,8 @@ async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     let found = reading(rules, move |rules| {
         if let (true, Some(limit), Some(key)) = (with_patterns, &of_limit, &of_key) {
             let mut found = rules.rules_for(limit, key)?;
-            found.retain(|stored| after.as_ref().is_none_or(|after| stored.rule.id > *after));
-            return Ok(found.into_iter().map(Ok).collect());
+            found.retain(|read| after.as_ref().is_none_or(|after| rules::id(read) > after.as_str()));
+            return Ok(found);
         }
         rules.source().page((of_limit.as_deref(), of_key.as_deref()), after.as_deref(), most + 1)
     });
@@ -325,11 +325,7 @@ async fn list(rules: &Arc<Rules>, query: Option<&str>) -> Answer {
     };
     let more = found.len() > most;
     found.truncate(most);
-    let id_of = |last: &ListedRule| match last {
-        Ok(stored) => stored.rule.id.clone(),
-        Err((id, _)) => id.clone(),
-    };
-    let next = found.last().filter(|_| more).map(id_of);
+    let next = found.last().filter(|_| more).map(|last| rules::id(last).to_owned());
     let (mut all, mut versions, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
     for read in &found {
         match read {

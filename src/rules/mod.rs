@@ -7,11 +7,11 @@
 //! the limit as it stands in the file. The store being away refuses nobody.
 
 mod effect;
-mod ends;
 mod flights;
 mod limit;
 mod open;
 mod remote;
+mod schedule;
 mod service;
 mod slots;
 mod source;
@@ -29,12 +29,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use self::effect::Effects;
 pub use self::effect::{Effect, EffectId};
-use self::ends::Ends;
 use self::flights::Flights;
 pub use self::limit::{KeyQuestion, RuleAnswer, RuledLimit};
+use self::schedule::Schedule;
 pub use self::service::VERSION;
 pub use self::slots::Slots;
 pub use self::source::{ListedRule, NotWritten, Source, Unreadable};
+pub use self::store::id;
 use crate::clock::Clock;
 use sluicegate_config::{LimitConfig, RulesConfig};
 
@@ -51,7 +52,7 @@ pub struct Rules {
     clock: Clock,
     source: Source,
     cache: VerdictCache,
-    ends: Ends,
+    schedule: Schedule,
     effects: Effects,
     limits: Mutex<HashMap<String, Arc<RuledLimit>>>,
     flights: Flights,
@@ -229,11 +230,12 @@ impl Rules {
         }
     }
 
-    /// The rule that was last known of a key, unless it has ended. The source is not asked for it again for a while.
+    /// The rule that was last known of a key; if that has ended, or another has begun, what was known to follow. The source is
+    /// not asked for it again for a while.
     fn last_known(&self, slot: u64) -> Option<EffectId> {
         let now = self.clock.now();
-        let has_ended = self.ends.has_ended(slot, now);
-        effect(self.cache.keep(slot, EffectId::NONE.number(), has_ended, now, PAUSE))
+        let instead = self.schedule.now(slot, now);
+        effect(self.cache.keep(slot, EffectId::NONE.number(), instead, now, PAUSE))
     }
 }
 

@@ -13,9 +13,9 @@ use tokio::sync::mpsc::{self, Receiver};
 use tokio::sync::{Semaphore, watch};
 
 use super::effect::Effects;
-use super::ends::Ends;
 use super::flights::Flights;
 use super::remote::{Remote, follow};
+use super::schedule::Schedule;
 use super::service;
 use super::source::Source;
 use super::{KeyQuestion, Rules};
@@ -57,7 +57,7 @@ impl Rules {
                 clock,
                 source,
                 cache: VerdictCache::new(config.max_cached),
-                ends: Ends::new(config.max_cached),
+                schedule: Schedule::new(config.max_cached),
                 effects: Effects::default(),
                 limits: Mutex::default(),
                 flights: Flights::default(),

@@ -37,7 +37,7 @@ pub enum NotWritten {
     TooManyPatterns(String),
 }
 
-/// A rule of a page, or the id of one that cannot be read and the reason.
+/// A rule, or the id of one that cannot be read and the reason. It hides no other.
 pub type ListedRule = Result<Stored, (String, Unreadable)>;
 
 impl Source {
@@ -69,10 +69,10 @@ impl Source {
     }
 
     /// The rules of a limit whose key is one of `keys`.
-    pub fn exact(&self, limit: &str, keys: &[String]) -> Result<Vec<Stored>, Unreadable> {
+    pub fn exact(&self, limit: &str, keys: &[String]) -> Result<Vec<ListedRule>, Unreadable> {
         match self {
-            Self::File(file) => file.load().exact(limit, keys).map_err(text),
-            Self::Redis(redis) => redis.wait_for(redis.rules.exact(limit, keys)).map_err(text),
+            Self::File(file) => file.load().exact(limit, keys).map(listed).map_err(text),
+            Self::Redis(redis) => redis.wait_for(redis.rules.exact(limit, keys)).map(listed).map_err(text),
             Self::Service(url) => Err(kept_by(url)),
         }
     }
@@ -87,11 +87,12 @@ impl Source {
     }
 
     /// The rules for patterns of keys.
-    pub fn patterns(&self) -> Result<Vec<Stored>, Unreadable> {
+    pub fn patterns(&self) -> Result<Vec<ListedRule>, Unreadable> {
         match self {
-            Self::File(file) => file.load().patterns().map(|(_, patterns)| patterns).map_err(text),
+            Self::File(file) => file.load().patterns().map(|(_, patterns)| listed(patterns)).map_err(text),
             Self::Redis(redis) => {
-                redis.wait_for(redis.rules.patterns()).map(|(_, patterns)| patterns).map_err(text)
+                let patterns = redis.wait_for(redis.rules.patterns());
+                patterns.map(|(_, patterns)| listed(patterns)).map_err(text)
             }
             Self::Service(_) => Ok(Vec::new()),
         }
@@ -106,42 +107,28 @@ impl Source {
         }
     }
 
-    /// A page of rules in the order of their ids: those after `after`, of this limit and key if given. A rule that cannot be read
-    /// is its id and the reason.
+    /// A page of rules in the order of their ids: those after `after`, of this limit and key if given.
     pub fn page(
         &self,
         (limit, key): (Option<&str>, Option<&str>),
         after: Option<&str>,
         most: usize,
     ) -> Result<Vec<ListedRule>, Unreadable> {
-        use sluicegate_rules_redis::ReadError as OfRedis;
-        use sluicegate_rules_sqlite::ReadError as OfFile;
         match self {
-            Self::File(file) => {
-                let page = file.load().page(limit, key, after, most).map_err(text)?;
-                let unreadable = |error: OfFile| match &error {
-                    OfFile::Content { id, .. } => (id.clone(), error.to_string()),
-                    _ => (String::new(), error.to_string()),
-                };
-                Ok(page.into_iter().map(|read| read.map_err(unreadable)).collect())
-            }
+            Self::File(file) => file.load().page(limit, key, after, most).map(listed).map_err(text),
             Self::Redis(redis) => {
-                let page = redis.wait_for(redis.rules.page(limit, key, after, most)).map_err(text)?;
-                let unreadable = |error: OfRedis| match &error {
-                    OfRedis::Content { id, .. } => (id.clone(), error.to_string()),
-                    _ => (String::new(), error.to_string()),
-                };
-                Ok(page.into_iter().map(|read| read.map_err(unreadable)).collect())
+                redis.wait_for(redis.rules.page(limit, key, after, most)).map(listed).map_err(text)
             }
             Self::Service(url) => Err(kept_by(url)),
         }
     }
 
-    /// The changes after a version, about `most` of them.
+    /// The changes after a version, about `most` of them. If one of them cannot be read, they count as not kept: whoever
+    /// follows them reads the rules anew.
     pub fn changes(&self, since: u64, most: usize) -> Result<Changes, Unreadable> {
         match self {
-            Self::File(file) => file.load().changes(since, most).map_err(text),
-            Self::Redis(redis) => redis.wait_for(redis.rules.changes(since, most)).map_err(text),
+            Self::File(file) => readable(file.load().changes(since, most)),
+            Self::Redis(redis) => readable(redis.wait_for(redis.rules.changes(since, most))),
             Self::Service(url) => Err(kept_by(url)),
         }
     }
@@ -172,6 +159,44 @@ impl Source {
 
 fn kept_by(url: &str) -> String {
     format!("the rules of this gateway are kept by {url}, and are read and changed there")
+}
+
+/// Rules as they were read, with the ids of those that could not be.
+pub(super) fn listed<E: NamesRule>(read: Vec<Result<Stored, E>>) -> Vec<ListedRule> {
+    let unreadable = |error: E| (error.rule().to_owned(), error.to_string());
+    read.into_iter().map(|read| read.map_err(unreadable)).collect()
+}
+
+/// Changes, which are trimmed if one of them cannot be read.
+fn readable<E: NamesRule>(changes: Result<Changes, E>) -> Result<Changes, Unreadable> {
+    changes.or_else(|error| match error.rule() {
+        "" => Err(text(error)),
+        _ => Ok(Changes::Trimmed),
+    })
+}
+
+/// An error that can be of a single rule.
+pub(super) trait NamesRule: Display {
+    /// The id of that rule; empty if it is of the source.
+    fn rule(&self) -> &str;
+}
+
+impl NamesRule for sluicegate_rules_sqlite::ReadError {
+    fn rule(&self) -> &str {
+        match self {
+            Self::Content { id, .. } => id,
+            _ => "",
+        }
+    }
+}
+
+impl NamesRule for sluicegate_rules_redis::ReadError {
+    fn rule(&self) -> &str {
+        match self {
+            Self::Content { id, .. } => id,
+            _ => "",
+        }
+    }
 }
 
 fn text(error: impl Display) -> String {

@@ -12,7 +12,8 @@ use sluicegate_rules::{
 use sluicegate_rules_redis::ReadError;
 use sluicegate_rules_sqlite::RuleFile;
 
-use super::source::Source;
+use super::schedule::{Changes, MOST_CHANGES};
+use super::source::{ListedRule, Source, listed};
 use super::{Effect, EffectId, KeyQuestion, RuledLimit, Rules, Unreadable, effect};
 use crate::keys;
 use sluicegate_config::Part;
@@ -43,10 +44,10 @@ impl Rules {
     /// Asks a file for the rule of a key, remembers it and tells those that wait.
     pub(super) fn ask_file(&self, file: &RuleFile, flight: u64, question: &KeyQuestion) {
         let token = self.cache.begin(question.limit.slot(question.key));
-        let found = file.exact(&question.limit.name, &spelled(question)).map_err(|error| match error {
-            sluicegate_rules_sqlite::ReadError::Content { .. } => NoAnswer::Unusable(error.to_string()),
-            error => NoAnswer::Away(error.to_string()),
-        });
+        let found = match file.exact(&question.limit.name, &spelled(question)) {
+            Ok(found) => all_of(found).map_err(|error| NoAnswer::Unusable(error.to_string())),
+            Err(error) => Err(NoAnswer::Away(error.to_string())),
+        };
         self.note(found.as_ref().err());
         self.answered(flight, question, token, found.ok());
     }
@@ -55,7 +56,7 @@ impl Rules {
     pub(super) async fn ask_redis(&self, flight: u64, question: &KeyQuestion) {
         let Source::Redis(remote) = &self.source else { return };
         let token = self.cache.begin(question.limit.slot(question.key));
-        let found = remote.rules.exact(&question.limit.name, &spelled(question)).await;
+        let found = remote.rules.exact(&question.limit.name, &spelled(question)).await.and_then(all_of);
         if let Err(error @ (ReadError::Content { .. } | ReadError::Refused(_))) = &found {
             self.complain(&error.to_string());
         }
@@ -118,12 +119,22 @@ impl Rules {
         };
         let now = self.clock.now();
         let parts: Vec<_> = keys::parts_of(&question.text).collect();
-        let choice = choose(&exact, &patterns, &key(&question.limit, &parts), now);
-        let id = choice.rule.and_then(|rule| self.effects.id(Effect::of(&rule.stored.rule)));
-        let number = id.unwrap_or(EffectId::NONE).number();
+        let key = key(&question.limit, &parts);
+        let at = |time| {
+            let choice = choose(&exact, &patterns, &key, time);
+            let id = choice.rule.and_then(|rule| self.effects.id(Effect::of(&rule.stored.rule)));
+            (id.unwrap_or(EffectId::NONE).number(), choice.until)
+        };
+        let (number, until) = at(now);
+        let (mut later, mut next) = (Changes::new(), until);
+        while let Some(time) = next.filter(|_| later.len() < MOST_CHANGES) {
+            let (number, until) = at(time);
+            later.push((time, number));
+            next = until;
+        }
+        self.schedule.note(slot, later, |slot| self.cache.contains(slot));
         let ttl = Span::from_nanos(self.ttl.load(Ordering::Relaxed));
-        self.ends.note(slot, choice.rule.and_then(|rule| rule.until), now);
-        self.cache.put(slot, number, now, ttl, choice.until, token);
+        self.cache.put(slot, number, now, ttl, until, token);
         self.flights.end(slot, flight, effect(number));
     }
 
@@ -156,7 +167,7 @@ impl Rules {
         let Source::Redis(remote) = &self.source else { return Ok(()) };
         let limits = remote.rules.limits().await.map_err(|error| error.to_string())?;
         let (_, patterns) = remote.rules.patterns().await.map_err(|error| error.to_string())?;
-        self.put_patterns(&limits, patterns);
+        self.put_patterns(&limits, listed(patterns));
         Ok(())
     }
 
@@ -164,22 +175,22 @@ impl Rules {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn rules_for(&self, limit: &str, key_text: &str) -> Result<Vec<Stored>, Unreadable> {
+    pub fn rules_for(&self, limit: &str, key_text: &str) -> Result<Vec<ListedRule>, Unreadable> {
         let mut texts = vec![key_text.to_owned()];
-        let mut found: Vec<Stored> = Vec::new();
+        let mut found: Vec<ListedRule> = Vec::new();
         if let Some(ruled) = self.known_limit(limit) {
             let patterns = ruled.patterns.load_full();
             for (_, text) in ruled.keys(key_text) {
                 let parts: Vec<_> = keys::parts_of(&text).collect();
                 let key = key(&ruled, &parts);
                 texts.extend(spellings(&key));
-                found.extend(patterns.matching(&key).into_iter().map(|(rule, _)| rule.stored.clone()));
+                found.extend(patterns.matching(&key).into_iter().map(|(rule, _)| Ok(rule.stored.clone())));
             }
         }
         texts.sort_unstable();
         texts.dedup();
         found.extend(self.source.exact(limit, &texts)?);
-        found.sort_by(|one, other| one.rule.id.cmp(&other.rule.id));
+        found.sort_by(|one, other| id(one).cmp(id(other)));
         found.dedup();
         Ok(found)
     }
@@ -190,6 +201,7 @@ impl Rules {
     /// If the store cannot be read.
     pub fn rule_of(&self, question: &KeyQuestion, now: Time) -> Result<Option<String>, Unreadable> {
         let found = self.source.exact(&question.limit.name, &spelled(question))?;
+        let found = all_of(found).map_err(|(_, why)| why)?;
         let exact: Vec<_> = found.into_iter().filter_map(compiled).collect();
         let patterns = question.limit.patterns.load_full();
         let parts: Vec<_> = keys::parts_of(&question.text).collect();
@@ -203,15 +215,24 @@ impl Rules {
         self.flights.forget_all();
     }
 
-    /// The limits that have rules, and the rules for patterns of keys.
-    pub(super) fn put_patterns(&self, limits: &[String], patterns: Vec<Stored>) {
+    /// The limits that have rules, and the rules for patterns of keys. One that cannot be read stays in force as it was.
+    pub(super) fn put_patterns(&self, limits: &[String], patterns: Vec<ListedRule>) {
         for name in limits {
             self.limit(name).activate();
         }
         let mut by_limit: HashMap<String, Vec<Arc<Compiled>>> = HashMap::new();
-        for stored in patterns {
-            let limit = stored.rule.limit.clone();
-            by_limit.entry(limit).or_default().extend(compiled(stored));
+        let mut unreadable: HashSet<String> = HashSet::new();
+        for read in patterns {
+            match read {
+                Ok(stored) => {
+                    let limit = stored.rule.limit.clone();
+                    by_limit.entry(limit).or_default().extend(compiled(stored));
+                }
+                Err((id, why)) => {
+                    tracing::error!("{why}; as far as it was read before it stays in force");
+                    unreadable.insert(id);
+                }
+            }
         }
         for name in by_limit.keys() {
             self.limit(name); // so that it is among those below
@@ -219,7 +240,13 @@ impl Rules {
         let limits: Vec<Arc<RuledLimit>> =
             self.limits.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         for limit in limits {
-            let (patterns, too_many) = Patterns::of_most(by_limit.remove(&limit.name).unwrap_or_default());
+            let mut patterns = by_limit.remove(&limit.name).unwrap_or_default();
+            if !unreadable.is_empty() {
+                let before = limit.patterns.load();
+                let known = before.rules().iter().filter(|rule| unreadable.contains(&rule.stored.rule.id));
+                patterns.extend(known.cloned());
+            }
+            let (patterns, too_many) = Patterns::of_most(patterns);
             if let Some(why) = too_many {
                 tracing::error!("limit {}: {why}; those with the highest priority are in force", limit.name);
             }
@@ -270,6 +297,19 @@ impl Rules {
         self.away.store(trouble.is_some(), Ordering::Relaxed);
         *known = trouble;
     }
+}
+
+/// The id of a rule of a list.
+pub fn id(read: &ListedRule) -> &str {
+    match read {
+        Ok(stored) => &stored.rule.id,
+        Err((id, _)) => id,
+    }
+}
+
+/// All rules, unless one cannot be read.
+fn all_of<E>(found: Vec<Result<Stored, E>>) -> Result<Vec<Stored>, E> {
+    found.into_iter().collect()
 }
 
 /// A key of a limit, as rules see it, made of its parts.

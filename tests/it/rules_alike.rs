@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::harness::client::head;
+use serde_json::json;
+
 use crate::harness::{Client, Gateway, Setup, TOKEN, Upstream, until};
 
 const LIMITS: &str = "limits:\n  \
@@ -83,7 +85,7 @@ fn the_same_rule_applies_on_both() {
 
 /// The end of a rule holds while the service that said it is away.
 #[test]
-fn a_rule_ends_while_its_source_is_away() {
+fn rules_begin_and_end_while_their_source_is_away() {
     let is_away = Arc::new(AtomicBool::new(false));
     let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(3);
     let told = Arc::clone(&is_away);
@@ -97,11 +99,19 @@ fn a_rule_ends_while_its_source_is_away() {
             false => {
                 let key =
                     target.split("key=").nth(1).and_then(|rest| rest.split('&').next()).unwrap_or_default();
-                let until = if key == "ends" { format!(",\"until\":\"{end}\"") } else { String::new() };
-                let rule = format!(
-                    "{{\"id\":\"a\",\"limit\":\"one\",\"key\":\"{key}\",\"rate\":\"50/366d\"{until}}}"
-                );
-                exchange.answer(200, &[], format!("{{\"rules\":[{rule}]}}").as_bytes());
+                let rule = |id: &str, burst: u64, times: &[&str]| {
+                    let mut rule =
+                        json!({"id": id, "limit": "one", "key": key, "rate": format!("{burst}/366d")});
+                    times.iter().for_each(|time| rule[time] = end.to_string().into());
+                    rule
+                };
+                let rules = match key {
+                    "ends" => vec![rule("a", 50, &["until"])],
+                    "follows" => vec![rule("a", 50, &["until"]), rule("b", 20, &[])],
+                    "begins" => vec![rule("a", 70, &["from"])],
+                    _ => vec![rule("a", 50, &[])],
+                };
+                exchange.answer(200, &[], json!({ "rules": rules }).to_string().as_bytes());
             }
         }
     });
@@ -109,12 +119,13 @@ fn a_rule_ends_while_its_source_is_away() {
         format!("rules: {{url: \"http://{}/rules\", ttl: 1s, timeout: 100ms, wait: 1s}}\n", service.address);
     let gateway = Gateway::start(&(text + LIMITS));
     let of = |key: &str| limit(&gateway, &[("x-a", key.as_bytes())]);
-    until("both have their rules", || (of("ends") == 50 && of("stays") == 50).then_some(()));
+    let all = || ["ends", "follows", "begins", "stays"].map(of);
+    until("all have their rules", || (all() == [50, 50, 5, 50]).then_some(()));
     is_away.store(true, Ordering::SeqCst);
-    until("the rule has ended", || (of("ends") == 5).then_some(()));
-    assert!(jiff::Timestamp::now() >= end - jiff::SignedDuration::from_millis(100), "not before its end");
+    until("the rules have ended and begun", || (all() == [5, 20, 70, 50]).then_some(()));
+    assert!(jiff::Timestamp::now() >= end - jiff::SignedDuration::from_millis(100), "not before their time");
     for _ in 0..20 {
-        assert_eq!((of("ends"), of("stays")), (5, 50));
+        assert_eq!(all(), [5, 20, 70, 50]);
     }
 }
 

@@ -328,3 +328,34 @@ fn an_unreadable_rule_hides_no_other() {
     put(&gateway, "b", "b", 30);
     assert_eq!(get(&gateway, "/rules").json().get("unreadable"), None);
 }
+
+/// Nor one of a pattern, which stays in force as it was read; a gateway starts, without it.
+#[test]
+fn an_unreadable_pattern_hides_no_other() {
+    let redis = RedisServer::start();
+    let text = redis.store() + FIVE;
+    let gateway = Gateway::start(&text);
+    put(&gateway, "a", "a*", 20);
+    put(&gateway, "b", "b*", 30);
+    in_force(&gateway, "a1", 20);
+    redis.run::<()>(&["HSET", "sluicegate:{rules}:patterns", "a", "junk"]);
+    put(&gateway, "c", "c*", 40);
+    for (key, expected) in [("c1", 40), ("a2", 20), ("b1", 30)] {
+        in_force(&gateway, key, expected);
+    }
+    let new = Gateway::start(&text);
+    for (key, expected) in [("b2", 30), ("c2", 40), ("a3", 5)] {
+        in_force(&new, key, expected);
+    }
+    let listed = get(&new, "/rules?limit=per-key&key=b4&patterns=1").json();
+    assert_eq!((listed["rules"].as_array().unwrap().len(), &listed["rules"][0]["id"]), (1, &json!("b")));
+    // A rule of one key beside it, too.
+    put(&gateway, "d", "b4", 50);
+    put(&gateway, "e", "b4", 60);
+    redis.run::<()>(&["HSET", "sluicegate:{rules}:rules", "d", "junk"]);
+    let listed = get(&new, "/rules?limit=per-key&key=b4&patterns=1").json();
+    assert_eq!(listed["unreadable"][0]["id"], "d");
+    let ids: Vec<&str> =
+        listed["rules"].as_array().unwrap().iter().filter_map(|r| r["id"].as_str()).collect();
+    assert_eq!(ids, ["b", "e"]);
+}

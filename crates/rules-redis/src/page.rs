@@ -5,7 +5,7 @@ use sluicegate_rules::Stored;
 
 use crate::entry;
 use crate::error::ReadError;
-use crate::read::{Store, read};
+use crate::read::{ReadRule, Store, read};
 use crate::script::PAGE;
 
 /// So many ids are asked for at once.
@@ -21,7 +21,7 @@ impl Store {
         key: Option<&str>,
         after: Option<&str>,
         most: usize,
-    ) -> Result<Vec<Result<Stored, ReadError>>, ReadError> {
+    ) -> Result<Vec<ReadRule>, ReadError> {
         let limits = match limit {
             Some(limit) => vec![limit.to_owned()],
             None => self.limits().await?,
@@ -34,7 +34,7 @@ impl Store {
             (ids, more) = merged(self.ids(&limits, key, &after, wanted).await?, wanted);
             let Some(last) = ids.last() else { break };
             last.clone_into(&mut after);
-            let wanted = |read: &Result<Stored, ReadError>| {
+            let wanted = |read: &ReadRule| {
                 let fits = |stored: &Stored| {
                     limits.contains(&stored.rule.limit) && key.is_none_or(|key| stored.rule.key == key)
                 };
@@ -61,7 +61,7 @@ impl Store {
     }
 
     /// The rules with these ids that exist, each as far as it can be read.
-    async fn rules(&self, ids: &[String]) -> Result<Vec<Result<Stored, ReadError>>, ReadError> {
+    async fn rules(&self, ids: &[String]) -> Result<Vec<ReadRule>, ReadError> {
         let mut get = redis::cmd("HMGET");
         get.arg(&self.names.rules).arg(ids);
         let entries: Vec<Option<Vec<u8>>> = read(self.line.command(&get, self.long_timeout()).await?)?;

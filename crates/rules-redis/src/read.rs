@@ -24,6 +24,9 @@ pub(crate) struct Store {
     pub(crate) timeout: Duration,
 }
 
+/// A rule, or why it cannot be read.
+pub(crate) type ReadRule = Result<Stored, ReadError>;
+
 /// Ids, each with its entry.
 type Entries = Vec<(String, Vec<u8>)>;
 
@@ -56,7 +59,7 @@ impl Store {
         read(self.line.read(script, keys, arguments, within).await?)
     }
 
-    pub(crate) async fn exact(&self, limit: &str, keys: &[String]) -> Result<Vec<Stored>, ReadError> {
+    pub(crate) async fn exact(&self, limit: &str, keys: &[String]) -> Result<Vec<ReadRule>, ReadError> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
@@ -65,21 +68,22 @@ impl Store {
             self.ask(&EXACT, &[&self.names.rules, &self.names.keys], arguments, self.timeout).await?;
         let mut rules = Vec::with_capacity(found.len());
         for (id, entry) in found {
-            let (stored, _) = entry::stored(&id, &entry)?;
+            let read = entry::stored(&id, &entry).map(|(stored, _)| stored);
             // The index can be of an entry that could not be read when it was replaced.
-            if stored.rule.limit == limit && keys.contains(&stored.rule.key) {
-                rules.push(stored);
+            let is_asked = |stored: &Stored| stored.rule.limit == limit && keys.contains(&stored.rule.key);
+            if read.as_ref().map_or(true, is_asked) {
+                rules.push(read);
             }
         }
         Ok(rules)
     }
 
-    pub(crate) async fn patterns(&self) -> Result<(u64, Vec<Stored>), ReadError> {
+    pub(crate) async fn patterns(&self) -> Result<(u64, Vec<ReadRule>), ReadError> {
         let keys = [self.names.meta.as_str(), &self.names.patterns];
         let (version, found): (u64, Entries) =
             self.ask(&PATTERNS, &keys, |_| (), self.long_timeout()).await?;
         let rules = found.iter().map(|(id, entry)| Ok(entry::stored(id, entry)?.0));
-        Ok((version, rules.collect::<Result<_, ReadError>>()?))
+        Ok((version, rules.collect()))
     }
 
     pub(crate) async fn limits(&self) -> Result<Vec<String>, ReadError> {

@@ -57,20 +57,25 @@ impl RedisRules {
         Self { store, _tasks: tasks }
     }
 
-    /// The rules of a limit whose key is one of `keys` and no pattern, in the order of `keys`, then of ids. One round trip.
+    /// The rules of a limit whose key is one of `keys` and no pattern, in the order of `keys`, then of ids. One round trip. A
+    /// rule that cannot be read is a [`ReadError::Content`].
     ///
     /// # Errors
-    /// If Redis does not answer, or a rule cannot be read.
-    pub async fn exact(&self, limit: &str, keys: &[String]) -> Result<Vec<Stored>, ReadError> {
+    /// If Redis does not answer.
+    pub async fn exact(
+        &self,
+        limit: &str,
+        keys: &[String],
+    ) -> Result<Vec<Result<Stored, ReadError>>, ReadError> {
         self.store.exact(limit, keys).await
     }
 
     /// All rules of all limits whose keys are patterns, in no order, and the version of the store that they are of. Takes up
-    /// to four times the time-out.
+    /// to four times the time-out. A rule that cannot be read is a [`ReadError::Content`].
     ///
     /// # Errors
-    /// If Redis does not answer, or a rule cannot be read.
-    pub async fn patterns(&self) -> Result<(u64, Vec<Stored>), ReadError> {
+    /// If Redis does not answer.
+    pub async fn patterns(&self) -> Result<(u64, Vec<Result<Stored, ReadError>>), ReadError> {
         self.store.patterns().await
     }
 

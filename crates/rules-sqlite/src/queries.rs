@@ -7,24 +7,31 @@ use crate::error::ReadError;
 use crate::rows::{self, COLUMNS, stored};
 use crate::schema::meta_number;
 
-/// The rules of a limit for exactly these keys.
-pub(crate) fn exact(connection: &Connection, limit: &str, keys: &[String]) -> Result<Vec<Stored>, ReadError> {
+/// A rule, or why it cannot be read.
+pub(crate) type ReadRule = Result<Stored, ReadError>;
+
+/// The rules of a limit for exactly these keys, each as far as it can be read.
+pub(crate) fn exact(
+    connection: &Connection,
+    limit: &str,
+    keys: &[String],
+) -> Result<Vec<ReadRule>, ReadError> {
     let _one_state = connection.unchecked_transaction()?;
     let mut statement = connection.prepare(&exact_sql())?;
     let mut found = Vec::new();
     for key in keys {
         let mut rows = statement.query([key.as_str(), limit])?;
         while let Some(row) = rows.next()? {
-            found.push(stored(row)?);
+            found.push(as_far_as_readable(row)?);
         }
     }
     Ok(found)
 }
 
-/// All patterns, and the version of the store that has them.
-pub(crate) fn patterns(connection: &Connection) -> Result<(u64, Vec<Stored>), ReadError> {
+/// All patterns, each as far as it can be read, and the version of the store that has them.
+pub(crate) fn patterns(connection: &Connection) -> Result<(u64, Vec<ReadRule>), ReadError> {
     let _one_state = connection.unchecked_transaction()?;
-    let found = collect(connection, &patterns_sql(), (), stored)?;
+    let found = collect(connection, &patterns_sql(), (), as_far_as_readable)?;
     Ok((meta_number(connection, "version")?, found))
 }
 
@@ -41,16 +48,20 @@ pub(crate) fn page(
     key: Option<&str>,
     after: Option<&str>,
     most: usize,
-) -> Result<Vec<Result<Stored, ReadError>>, ReadError> {
+) -> Result<Vec<ReadRule>, ReadError> {
     let mut values = vec![after.unwrap_or("")];
     values.extend(limit);
     values.extend(key);
     let sql = list_sql(limit.is_some(), key.is_some(), most);
-    let read = |row: &Row<'_>| match stored(row) {
+    collect(connection, &sql, rusqlite::params_from_iter(values), as_far_as_readable)
+}
+
+/// The rule of a row, or what is wrong with its content.
+fn as_far_as_readable(row: &Row<'_>) -> Result<ReadRule, ReadError> {
+    match stored(row) {
         Err(unreadable @ ReadError::Content { .. }) => Ok(Err(unreadable)),
         other => other.map(Ok),
-    };
-    collect(connection, &sql, rusqlite::params_from_iter(values), read)
+    }
 }
 
 /// Where the store stands.

@@ -10,7 +10,9 @@ pub(crate) const COLUMNS: &str = "id, body, version";
 
 /// The rule of a row that begins with [`COLUMNS`].
 pub(crate) fn stored(row: &Row<'_>) -> Result<Stored, ReadError> {
-    let (id, text): (String, String) = (row.get(0)?, row.get(1)?);
+    let id: String = row.get(0)?;
+    let text: Result<String, _> = row.get(1);
+    let text = text.map_err(|error| ReadError::Content { id: id.clone(), detail: error.to_string() })?;
     let rule = rule(&id, &text)?;
     Ok(Stored { rule, version: row.get::<_, i64>(2)?.cast_unsigned() })
 }

@@ -100,21 +100,23 @@ impl RuleFile {
         &self.path
     }
 
-    /// The rules of a limit whose key is one of `keys` and no pattern, in the order of `keys`, then of ids.
+    /// The rules of a limit whose key is one of `keys` and no pattern, in the order of `keys`, then of ids. A rule that cannot
+    /// be read is a [`ReadError::Content`].
     ///
     /// # Errors
     ///
-    /// If the file or a rule in it cannot be read.
-    pub fn exact(&self, limit: &str, keys: &[String]) -> Result<Vec<Stored>, ReadError> {
+    /// If the file cannot be read.
+    pub fn exact(&self, limit: &str, keys: &[String]) -> Result<Vec<Result<Stored, ReadError>>, ReadError> {
         self.readers.read(|connection| queries::exact(connection, limit, keys))
     }
 
-    /// All rules of all limits whose keys are patterns, in no order, and the version of the store that they are of.
+    /// All rules of all limits whose keys are patterns, in no order, and the version of the store that they are of. A rule that
+    /// cannot be read is a [`ReadError::Content`].
     ///
     /// # Errors
     ///
-    /// If the file or a rule in it cannot be read.
-    pub fn patterns(&self) -> Result<(u64, Vec<Stored>), ReadError> {
+    /// If the file cannot be read.
+    pub fn patterns(&self) -> Result<(u64, Vec<Result<Stored, ReadError>>), ReadError> {
         self.readers.read(queries::patterns)
     }
 

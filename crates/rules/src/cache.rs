@@ -126,9 +126,9 @@ impl VerdictCache {
         shard.slots.set(Entry { key, verdict, generation, used, expires, refresh });
     }
 
-    /// The verdict of a key whose source gave no answer, which is kept for `pause`: the one that is known, or `otherwise` if there
-    /// is none or its rule `has_ended`. It replaces none that is fresh.
-    pub fn keep(&self, key: u64, otherwise: u32, has_ended: bool, now: Time, pause: Span) -> u32 {
+    /// The verdict of a key whose source gave no answer, which is kept for `pause`: the one that is known, or `instead` if that
+    /// is known to apply by now, or `otherwise` if none is known. It replaces none that is fresh.
+    pub fn keep(&self, key: u64, otherwise: u32, instead: Option<u32>, now: Time, pause: Span) -> u32 {
         let end = units(now.plus(pause));
         let now = units(now);
         let mut shard = self.shard(key);
@@ -137,7 +137,7 @@ impl VerdictCache {
         if let Some(entry) = existing.filter(|entry| !self.is_stale(entry, now)) {
             return entry.verdict;
         }
-        let verdict = existing.filter(|_| !has_ended).map_or(otherwise, |entry| entry.verdict);
+        let verdict = instead.unwrap_or_else(|| existing.map_or(otherwise, |entry| entry.verdict));
         let used = existing.is_some_and(|entry| entry.used);
         let generation = self.generation();
         shard.slots.set(Entry { key, verdict, generation, used, expires: end, refresh: end });
@@ -154,6 +154,11 @@ impl VerdictCache {
             shard.slots.set(Entry { generation: outdated(self.generation()), ..entry });
         }
         entry.is_some()
+    }
+
+    /// Whether there is an entry of a key, even a stale one.
+    pub fn contains(&self, key: u64) -> bool {
+        self.shard(key).slots.get(key.max(1)).is_some()
     }
 
     /// Makes all entries stale, in constant time.

@@ -136,8 +136,8 @@ macro_rules! reads {
 
 impl Store {
     reads! {
-        fn exact(limit: &str, keys: &[String]) -> Vec<Stored>;
-        fn patterns() -> (u64, Vec<Stored>);
+        fn exact(limit: &str, keys: &[String]) -> Vec<Result<Stored, ReadError>>;
+        fn patterns() -> (u64, Vec<Result<Stored, ReadError>>);
         fn limits() -> Vec<String>;
         fn get(id: &str) -> Option<Stored>;
         fn list(limit: Option<&str>, key: Option<&str>, after: Option<&str>, most: usize) -> Vec<Stored>;
@@ -266,4 +266,9 @@ pub(crate) fn dry(changes: impl IntoIterator<Item = Write>) -> Batch {
 
 pub(crate) fn ids(found: &[Stored]) -> Vec<&str> {
     found.iter().map(|stored| stored.rule.id.as_str()).collect()
+}
+
+/// Rules that can all be read.
+pub(crate) fn readable(read: Vec<Result<Stored, ReadError>>) -> Vec<Stored> {
+    read.into_iter().collect::<Result<_, _>>().unwrap()
 }

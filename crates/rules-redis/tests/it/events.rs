@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use sluicegate_rules::{Stored, Write};
 use sluicegate_rules_redis::Event;
 
-use crate::common::{PATIENT, Server, batch, but_outages, delete, open, put, rule, rule_of, run_test};
+use crate::common::{
+    PATIENT, Server, batch, but_outages, delete, open, put, readable, rule, rule_of, run_test,
+};
 
 /// How often a case may be repeated.
 const ATTEMPTS: usize = 5;
@@ -200,7 +202,7 @@ fn what_is_remembered_and_not_heard_of_is_what_is_stored() {
             }
             for (n, remembered) in known.iter_mut().enumerate().filter(|(_, remembered)| remembered.is_none())
             {
-                *remembered = Some(b.exact("api", &[format!("k{n}")]).await.unwrap());
+                *remembered = Some(readable(b.exact("api", &[format!("k{n}")]).await.unwrap()));
             }
         };
         // All that is still to be heard.
@@ -213,7 +215,8 @@ fn what_is_remembered_and_not_heard_of_is_what_is_stored() {
         let remembered = known.iter().flatten().count();
         for (n, remembered) in known.iter().enumerate() {
             let Some(remembered) = remembered else { continue };
-            assert_eq!(*remembered, b.exact("api", &[format!("k{n}")]).await.unwrap(), "k{n}");
+            let stored = readable(b.exact("api", &[format!("k{n}")]).await.unwrap());
+            assert_eq!(*remembered, stored, "k{n}");
         }
         assert!(remembered > 0);
     });

@@ -2,7 +2,7 @@
 
 use sluicegate_rules::Changes;
 
-use crate::common::{Server, Store, batch, delete, ids, put, rule, rule_of, run_test};
+use crate::common::{Server, Store, batch, delete, ids, put, readable, rule, rule_of, run_test};
 
 async fn all(store: &Store, limit: Option<&str>, most: usize) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
@@ -56,9 +56,9 @@ fn exact_rules_come_in_the_order_of_the_keys_and_then_of_ids() {
         let changes = [("d", "k1"), ("b", "k2"), ("c", "k1"), ("a", "k3"), ("e", "k*")];
         store.write(batch(changes.map(|(id, key)| put(rule(id, key, ""))))).await.unwrap();
         let keys = ["k2", "k1", "k", "k*"].map(str::to_owned);
-        assert_eq!(ids(&store.exact("api", &keys).await.unwrap()), ["b", "c", "d"]);
-        assert_eq!(store.exact("ap", &keys).await.unwrap(), []);
-        assert_eq!(store.exact("api", &[]).await.unwrap(), []);
+        assert_eq!(ids(&readable(store.exact("api", &keys).await.unwrap())), ["b", "c", "d"]);
+        assert!(store.exact("ap", &keys).await.unwrap().is_empty());
+        assert!(store.exact("api", &[]).await.unwrap().is_empty());
     });
 }
 

@@ -3,7 +3,7 @@
 use sluicegate_rules::{Effect, FailureKind, Op, Precondition, Write};
 use sluicegate_rules_redis::{MAX_CHANGES, ReadError, WriteError};
 
-use crate::common::{Server, batch, delete, dry, ids, put, put_if, rule, run_test};
+use crate::common::{Server, batch, delete, dry, ids, put, put_if, readable, rule, run_test};
 
 #[test]
 fn one_failure_of_a_thousand_undoes_the_batch() {
@@ -91,7 +91,7 @@ fn what_cannot_be_stored_is_refused() {
         store.write(batch(changes)).await.unwrap();
         for (n, key) in keys.iter().enumerate() {
             let found = store.exact("api", &[(*key).to_owned()]).await.unwrap();
-            assert_eq!(ids(&found), [format!("r{n}")], "{key:?}");
+            assert_eq!(ids(&readable(found)), [format!("r{n}")], "{key:?}");
         }
     });
 }
@@ -103,16 +103,20 @@ fn an_entry_that_cannot_be_read_is_named_and_can_be_replaced() {
         let store = server.store();
         store.write(batch([put(rule("a", "k", "")), put(rule("b", "k", ""))])).await.unwrap();
         server.command::<()>(&["HSET", "test:{rules}:rules", "a", "1-{\"id\":\"a\",\"new\":1}"]);
-        let Err(ReadError::Content { id, .. }) = store.exact("api", &["k".into()]).await else {
-            panic!("it cannot be read")
-        };
-        assert_eq!(id, "a");
+        let found = store.exact("api", &["k".into()]).await.unwrap();
+        let [Err(ReadError::Content { id, .. }), Ok(other)] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((id.as_str(), other.rule.id.as_str()), ("a", "b"));
+        store.write(batch([put(rule("p", "k*", "")), put(rule("q", "k*", ""))])).await.unwrap();
+        server.command::<()>(&["HSET", "test:{rules}:patterns", "p", "2p{"]);
+        let (_, patterns) = store.patterns().await.unwrap();
+        assert_eq!(patterns.iter().filter(|read| read.is_ok()).count(), 1);
+        assert_eq!(patterns.len(), 2, "{patterns:?}");
         let conditional = store.write(batch([put_if(rule("a", "k", ""), Precondition::Absent)])).await;
         assert!(matches!(conditional, Err(WriteError::Unreadable(ReadError::Content { .. }))));
         let written = store.write(batch([put(rule("a", "other", ""))])).await.unwrap();
         assert_eq!((written.results[0].effect, &written.results[0].before), (Effect::Replaced, &None));
-        assert_eq!(ids(&store.exact("api", &["k".into()]).await.unwrap()), ["b"]);
-        assert_eq!(ids(&store.exact("api", &["other".into()]).await.unwrap()), ["a"]);
+        assert_eq!(ids(&readable(store.exact("api", &["k".into()]).await.unwrap())), ["b"]);
+        assert_eq!(ids(&readable(store.exact("api", &["other".into()]).await.unwrap())), ["a"]);
     });
 }
 
@@ -133,7 +137,7 @@ fn nothing_is_written_over_what_others_keep_under_a_name_or_without_memory() {
         server.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
         let refused = store.write(batch([delete("a"), put(rule("c", "k", ""))])).await;
         assert!(matches!(refused, Err(WriteError::Refused(_))), "{refused:?}");
-        assert_eq!(ids(&store.exact("api", &["k".into()]).await.unwrap()), ["a", "b"]);
+        assert_eq!(ids(&readable(store.exact("api", &["k".into()]).await.unwrap())), ["a", "b"]);
         server.command::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
         assert_eq!(store.version().await.unwrap().version, 1);
     });

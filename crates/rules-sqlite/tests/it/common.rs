@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sluicegate_rules::{Rule, Stored};
-use sluicegate_rules_sqlite::{Batch, Op, Precondition, RuleFile, Write};
+use sluicegate_rules_sqlite::{Batch, Op, Precondition, ReadError, RuleFile, Write};
 use tempfile::TempDir;
 
 /// No test takes longer, even on a busy machine.
@@ -73,6 +73,11 @@ pub(crate) fn dry(changes: impl IntoIterator<Item = Write>) -> Batch {
 
 pub(crate) fn ids(found: &[Stored]) -> Vec<&str> {
     found.iter().map(|stored| stored.rule.id.as_str()).collect()
+}
+
+/// Rules that can all be read.
+pub(crate) fn readable(read: Vec<Result<Stored, ReadError>>) -> Vec<Stored> {
+    read.into_iter().collect::<Result<_, _>>().unwrap()
 }
 
 /// Does something that must end before the deadline.

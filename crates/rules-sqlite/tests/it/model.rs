@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sluicegate_rules::{Rule, Stored};
 use sluicegate_rules_sqlite::{Batch, Changes, Op, Precondition, RuleFile, Write, WriteError};
 
-use crate::common::{batch, dry, new_file, rule_of};
+use crate::common::{batch, dry, new_file, readable, rule_of};
 
 #[derive(Clone, Default)]
 struct Model {
@@ -79,7 +79,8 @@ fn compare(file: &RuleFile, model: &Model) {
     assert_eq!(file.version().unwrap().version, model.version);
     assert_eq!(file.count().unwrap(), model.rules.len() as u64);
     assert_eq!(file.list(None, None, None, 100).unwrap(), model.select(|_, _| true));
-    let (version, mut patterns) = file.patterns().unwrap();
+    let (version, patterns) = file.patterns().unwrap();
+    let mut patterns = readable(patterns);
     patterns.sort_by(|a, b| a.rule.id.cmp(&b.rule.id));
     assert_eq!((version, patterns), (model.version, model.select(|_, pattern| pattern)));
     let limit = "l1";
@@ -89,7 +90,7 @@ fn compare(file: &RuleFile, model: &Model) {
         page
     });
     let expected = model.select(|rule, pattern| rule.limit == limit && rule.key == "k2" && !pattern);
-    assert_eq!(file.exact(limit, &["k2".into()]).unwrap(), expected);
+    assert_eq!(readable(file.exact(limit, &["k2".into()]).unwrap()), expected);
 }
 
 /// The rules that the log of changes leads to.

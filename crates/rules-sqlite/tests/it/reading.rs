@@ -3,9 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use sluicegate_rules_sqlite::{Changes, RuleFile};
+use sluicegate_rules::Stored;
+use sluicegate_rules_sqlite::{Changes, ReadError, RuleFile};
 
-use crate::common::{batch, delete, ids, new_file, place, put, rule, rule_of};
+use crate::common::{batch, delete, ids, new_file, place, put, readable, rule, rule_of};
 
 fn list(changes: Changes) -> Vec<sluicegate_rules_sqlite::Change> {
     match changes {
@@ -50,15 +51,41 @@ fn exact_rules_and_patterns_are_told_apart() {
     .unwrap();
     let exact = |limit: &str, keys: &[&str]| {
         let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
-        file.exact(limit, &keys).unwrap()
+        readable(file.exact(limit, &keys).unwrap())
     };
     assert_eq!(ids(&exact("api", &["k2", "k1", "k3", "k*"])), ["b", "a", "c"]);
     assert_eq!(ids(&exact("other", &["k1"])), ["e"]);
     assert!(exact("none", &["k1"]).is_empty());
     assert!(exact("api", &[]).is_empty());
-    let (version, mut patterns) = file.patterns().unwrap();
+    let (version, patterns) = file.patterns().unwrap();
+    let mut patterns = readable(patterns);
     patterns.sort_by(|a, b| a.rule.id.cmp(&b.rule.id));
     assert_eq!((version, ids(&patterns)), (1, vec!["d", "f"]));
+}
+
+#[test]
+fn a_row_that_cannot_be_read_hides_no_other() {
+    let (_folder, file) = new_file();
+    let rules = [("a", "k"), ("b", "k"), ("c", "k"), ("p", "k*"), ("q", "k*")];
+    file.write(batch(rules.map(|(id, key)| put(rule(id, key, ""))))).unwrap();
+    let direct = rusqlite::Connection::open(file.path()).unwrap();
+    for (id, body) in [("a", "'{\"id\":\"a\",\"new\":1}'"), ("c", "x'ff'"), ("p", "'{'")] {
+        direct.execute(&format!("UPDATE rules SET body = {body} WHERE id = '{id}'"), ()).unwrap();
+    }
+    let named = |read: Vec<Result<Stored, ReadError>>| {
+        let name = |read: Result<Stored, ReadError>| match read {
+            Ok(stored) => stored.rule.id,
+            Err(ReadError::Content { id, .. }) => format!("{id}?"),
+            Err(other) => panic!("{other}"),
+        };
+        let mut names: Vec<String> = read.into_iter().map(name).collect();
+        names.sort();
+        names.join(" ")
+    };
+    assert_eq!(named(file.exact("api", &["k".to_owned()]).unwrap()), "a? b c?");
+    assert_eq!(named(file.patterns().unwrap().1), "p? q");
+    assert_eq!(named(file.page(None, None, None, 9).unwrap()), "a? b c? p? q");
+    assert!(matches!(file.get("c"), Err(ReadError::Content { .. })));
 }
 
 #[test]
@@ -97,7 +124,11 @@ fn names_are_taken_as_they_are() {
         .unwrap();
     for (n, key) in odd.iter().enumerate() {
         let id = format!("{n}{key}");
-        assert_eq!(ids(&file.exact("api", &[(*key).to_owned()]).unwrap()), [id.as_str()], "{key:?}");
+        assert_eq!(
+            ids(&readable(file.exact("api", &[(*key).to_owned()]).unwrap())),
+            [id.as_str()],
+            "{key:?}"
+        );
         assert_eq!(file.get(&id).unwrap().unwrap().rule, rule(&id, key, "\u{0}"));
     }
 }
