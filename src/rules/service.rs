@@ -47,6 +47,9 @@ struct Page<'a> {
     #[serde(default)]
     versions: Vec<u64>,
     next: Option<String>,
+    /// Rules that the service has, but cannot read.
+    #[serde(default)]
+    unreadable: Vec<serde_json::Value>,
 }
 
 /// A change: the rule before and after, or only which key it is about.
@@ -266,6 +269,9 @@ impl Service {
 fn rules_in(body: &[u8], limit: &str, keys: &[String]) -> Result<(Vec<Stored>, Option<String>), String> {
     let page: Page<'_> = serde_json::from_slice(body)
         .map_err(|error| format!("its answer is not {{\"rules\": [...]}}: {error}"))?;
+    if let Some(first) = page.unreadable.first() {
+        return Err(format!("it cannot read a rule itself: {first}"));
+    }
     let mut rules = Vec::new();
     for (index, text) in page.rules.into_iter().enumerate() {
         let mut rule = Rule::from_json(text.get()).map_err(|why| format!("a rule cannot be read: {why}"))?;

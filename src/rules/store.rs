@@ -16,7 +16,7 @@ use super::schedule::{Changes, MOST_CHANGES};
 use super::source::{ListedRule, Source, listed};
 use super::{Effect, EffectId, KeyQuestion, RuledLimit, Rules, Unreadable, effect};
 use crate::keys;
-use sluicegate_config::Part;
+use sluicegate_config::{Part, parse_rate};
 
 /// Questions in a row without an answer after which the source counts as away.
 const PATIENCE: u32 = 5;
@@ -107,11 +107,14 @@ impl Rules {
     /// Remembers the rule of a key, of those that the source has, and tells those that wait.
     fn answered(&self, flight: u64, question: &KeyQuestion, token: Token, found: Option<Vec<Stored>>) {
         let slot = question.limit.slot(question.key);
-        let Some(found) = found else {
+        let judged = found.and_then(|found| {
+            let judged: Result<Vec<_>, _> = found.into_iter().map(compiled).collect();
+            judged.map_err(|why| self.complain(&why)).ok()
+        });
+        let Some(judged) = judged else {
             return self.flights.end(slot, flight, self.last_known(slot));
         };
-        let found = found.into_iter().filter_map(compiled);
-        let (patterns, exact): (Vec<_>, Vec<_>) = found.partition(|rule| rule.pattern.is_some());
+        let (patterns, exact): (Vec<_>, Vec<_>) = judged.into_iter().partition(|rule| rule.pattern.is_some());
         // A service answers with the patterns for a key; of the others they are all known.
         let patterns = match patterns.is_empty() {
             true => question.limit.patterns.load_full(),
@@ -202,7 +205,7 @@ impl Rules {
     pub fn rule_of(&self, question: &KeyQuestion, now: Time) -> Result<Option<String>, Unreadable> {
         let found = self.source.exact(&question.limit.name, &spelled(question))?;
         let found = all_of(found).map_err(|(_, why)| why)?;
-        let exact: Vec<_> = found.into_iter().filter_map(compiled).collect();
+        let exact = found.into_iter().map(compiled).collect::<Result<Vec<_>, _>>()?;
         let patterns = question.limit.patterns.load_full();
         let parts: Vec<_> = keys::parts_of(&question.text).collect();
         let choice = choose(&exact, &patterns, &key(&question.limit, &parts), now);
@@ -223,13 +226,14 @@ impl Rules {
         let mut by_limit: HashMap<String, Vec<Arc<Compiled>>> = HashMap::new();
         let mut unreadable: HashSet<String> = HashSet::new();
         for read in patterns {
-            match read {
-                Ok(stored) => {
-                    let limit = stored.rule.limit.clone();
-                    by_limit.entry(limit).or_default().extend(compiled(stored));
-                }
+            let judged = read.and_then(|stored| {
+                let id = stored.rule.id.clone();
+                compiled(stored).map_err(|why| (id, why))
+            });
+            match judged {
+                Ok(rule) => by_limit.entry(rule.stored.rule.limit.clone()).or_default().push(rule),
                 Err((id, why)) => {
-                    tracing::error!("{why}; as far as it was read before it stays in force");
+                    tracing::error!("{why}; if it was read before, it stays in force as it was");
                     unreadable.insert(id);
                 }
             }
@@ -333,17 +337,20 @@ fn approximate(question: &KeyQuestion) -> String {
     approximation(&key(&question.limit, &parts))
 }
 
-/// A rule that can be judged. One that cannot was written by another version; it is logged and left out.
-fn compiled(stored: Stored) -> Option<Arc<Compiled>> {
+/// A rule that can be judged.
+///
+/// # Errors
+/// Why it cannot be: another release has written it, or a service has sent it that does not know our rules.
+fn compiled(stored: Stored) -> Result<Arc<Compiled>, String> {
     let id = stored.rule.id.clone();
-    Compiled::new(stored)
-        .map_err(|mistakes| {
-            let why: Vec<String> =
-                mistakes.iter().map(|mistake| format!("{}: {}", mistake.field, mistake.detail)).collect();
-            tracing::warn!("rule {id} is not in force: {}", why.join("; "));
-        })
-        .ok()
-        .map(Arc::new)
+    let unusable = |why: String| format!("the rule {id:?} cannot be used: {why}");
+    if let Some(rate) = &stored.rule.rate {
+        parse_rate(rate).map_err(|why| unusable(why.message))?;
+    }
+    Compiled::new(stored).map(Arc::new).map_err(|mistakes| {
+        let why: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        unusable(why.join("; "))
+    })
 }
 
 /// The value of a part of a key, as rules see it.

@@ -78,6 +78,24 @@ fn the_page_explains_and_changes() {
     browser.value("put({id: 'more', limit: 'per-key', key: 'k3', rate: '3/day'}, null); at('save').click()");
     browser.wait_for("at('said').textContent.includes('in force')");
     assert_eq!(gateway.statuses(4, "/orders", &[("x-api-key", "k3")]), [200, 200, 200, 429]);
+
+    // Notes keep their lines; what cannot be seen is shown as its number, and stays as it is.
+    browser.value(
+        "put({id: 'noted', limit: 'per-key', key: 'k4\\u202e', rate: '3/day', note: 'one\\ntwo\\u202e'}, null); \
+         at('save').click()",
+    );
+    browser.wait_for("at('list').textContent.includes('one\\ntwo\\\\u{202e}')");
+    browser.wait_for("at('list').textContent.includes('k4\\\\u{202e}')");
+    browser.value("[...document.querySelectorAll('#list tr')].find(r => r.textContent.includes('noted')).querySelector('button').click()");
+    browser.wait_for("at('title').textContent === 'Rule noted' && at('f-note').value === 'one\\ntwo\\u202e'");
+
+    // A rule is removed only when it was asked for twice.
+    browser.value("window.confirm = text => { window.asked = text; return false; }; at('remove').click()");
+    browser.wait_for("window.asked.includes('noted')");
+    browser.value("window.confirm = () => true; at('find').click()");
+    browser.wait_for("at('list').textContent.includes('noted')");
+    browser.value("at('remove').click()");
+    browser.wait_for("at('said').textContent === 'removed' && !at('list').textContent.includes('noted')");
     assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
 }
 

@@ -1,7 +1,7 @@
 //! Rules that another gateway keeps apply as they do there, and end in time while it is away.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::harness::client::head;
 use serde_json::json;
@@ -127,6 +127,55 @@ fn rules_begin_and_end_while_their_source_is_away() {
     for _ in 0..20 {
         assert_eq!(all(), [5, 20, 70, 50]);
     }
+}
+
+/// An answer with a rule that cannot be used changes nothing, whatever is wrong with it; the log says what.
+#[test]
+fn nonsense_of_a_service_keeps_the_rule_that_was_known() {
+    let wrong = [
+        json!({"rate": "many"}),
+        json!({"rate": 5}),
+        json!({"rate": "5/366d", "burst": 0}),
+        json!({"rate": "5/366d", "colour": "red"}),
+        json!({"rate": "5/366d", "until": "soon"}),
+        json!({"rate": "5/366d", "priority": 1_000_000_000}),
+        json!({"rate": "5/366d", "exempt": true}),
+        json!({}),
+    ];
+    let all = wrong.len();
+    let rate = Arc::new(AtomicU64::new(50));
+    let now = Arc::clone(&rate);
+    let service = Upstream::scripted(move |exchange| {
+        let Some((_, key)) = exchange.seen.target.split_once("key=k") else {
+            return exchange.answer(404, &[], b"");
+        };
+        let number: usize = key.split('&').next().unwrap().parse().unwrap();
+        let mut rule = json!({"id": "a", "limit": "one", "key": format!("k{number}")});
+        let said = match now.load(Ordering::SeqCst) {
+            0 => wrong[number].clone(),
+            rate => json!({"rate": format!("{rate}/366d")}),
+        };
+        rule.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
+        exchange.answer(200, &[], json!({ "rules": [rule] }).to_string().as_bytes());
+    });
+    let text = format!("rules: {{url: \"http://{}/rules\", ttl: 1s, wait: 1s}}\n", service.address);
+    let gateway = Gateway::start(&(text + LIMITS));
+    let limits = || -> Vec<u64> {
+        (0..all).map(|number| limit(&gateway, &[("x-a", format!("k{number}").as_bytes())])).collect()
+    };
+    until("all have their rules", || (limits() == vec![50; all]).then_some(()));
+    rate.store(0, Ordering::SeqCst);
+    let asked = service.seen().len();
+    until("each was asked for again, twice", || {
+        assert_eq!(limits(), vec![50; all]);
+        let asked: Vec<_> = service.seen().split_off(asked).into_iter().map(|seen| seen.target).collect();
+        let often =
+            |number| asked.iter().filter(|target| target.contains(&format!("key=k{number}&"))).count() > 1;
+        (0..all).all(often).then_some(())
+    });
+    assert!(gateway.log().contains("cannot be used"), "{}", gateway.log());
+    rate.store(60, Ordering::SeqCst);
+    until("all have their next rules", || (limits() == vec![60; all]).then_some(()));
 }
 
 /// What limits make of rules is dropped soon when the rules have other numbers: a process whose rules change all the time does not

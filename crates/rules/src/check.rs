@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use jiff::Timestamp;
 use sluicegate_limiter::Time;
 
 use crate::Rule;
+use crate::times::{new_time_of, time_of};
 
 /// The most characters of an id.
 pub const MAX_ID_LENGTH: usize = 128;
@@ -20,9 +20,6 @@ pub const MIN_PRIORITY: i32 = -1_000_000;
 /// The highest priority.
 pub const MAX_PRIORITY: i32 = 1_000_000;
 
-/// 2500-01-01 00:00:00 UTC in seconds since the Unix epoch, the last time that a rule can name.
-const IN_2500: i64 = 16_725_225_600;
-
 /// Something that is wrong with a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
@@ -32,6 +29,9 @@ pub struct Mistake {
     pub detail: String,
 }
 
+/// Reads the time of a field.
+type ReadTime = fn(&str, Option<&str>) -> Result<Option<Time>, String>;
+
 /// Writes the detail.
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -40,12 +40,21 @@ impl fmt::Display for Mistake {
 }
 
 impl Rule {
-    /// Looks for everything that is wrong independently of the configuration. Whether the limit exists, and its rate
-    /// can be read, is not looked at.
+    /// Looks for everything that is wrong with a new rule, independently of the configuration. Whether the limit exists,
+    /// and its rate can be read, is not looked at.
     ///
     /// # Errors
     /// All mistakes, in the order of the fields.
     pub fn check(&self) -> Result<(), Vec<Mistake>> {
+        self.check_with(new_time_of)
+    }
+
+    /// The same of a rule from a store, whose times may have other forms than those of RFC 3339.
+    pub(crate) fn check_stored(&self) -> Result<(), Vec<Mistake>> {
+        self.check_with(time_of)
+    }
+
+    fn check_with(&self, time_of: ReadTime) -> Result<(), Vec<Mistake>> {
         let mut mistakes = Vec::new();
         let mut add = |field, detail| mistakes.push(Mistake { field, detail });
         if let Some(detail) = wrong_id(&self.id) {
@@ -148,18 +157,4 @@ fn wrong_key(key: &str) -> Option<String> {
 
 fn too_long(field: &str, bytes: usize, most: usize) -> String {
     format!("`{field}` has {bytes} bytes; at most {most} are allowed")
-}
-
-/// The time that a field names; `None` if it is absent.
-pub(crate) fn time_of(field: &str, text: Option<&str>) -> Result<Option<Time>, String> {
-    let Some(text) = text else { return Ok(None) };
-    let time: Timestamp = text
-        .parse()
-        .map_err(|_| format!("`{field}` is no time in RFC 3339; write it like `2026-12-24T00:00:00Z`"))?;
-    u64::try_from(time.as_nanosecond())
-        .ok()
-        .map(Time::from_nanos)
-        .filter(|_| time.as_second() < IN_2500)
-        .map(Some)
-        .ok_or_else(|| format!("`{field}` is not between 1970 and 2500"))
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use sluicegate_limiter::Time;
 
-use crate::check::{Mistake, time_of};
+use crate::check::Mistake;
 use crate::key::KeyPart;
 use crate::pattern::{Exactness, Pattern};
 use crate::patterns::Patterns;
 use crate::rule::Stored;
+use crate::times::time_of;
 
 /// A rule with its times and its pattern read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,10 +39,10 @@ impl Compiled {
     /// Reads the times and the pattern of a rule.
     ///
     /// # Errors
-    /// The mistakes that [`Rule::check`](crate::Rule::check) finds.
+    /// The mistakes that [`Rule::check`](crate::Rule::check) finds; times may have other forms.
     pub fn new(stored: Stored) -> Result<Self, Vec<Mistake>> {
         let rule = &stored.rule;
-        rule.check()?;
+        rule.check_stored()?;
         let time = |field, text: &Option<String>| {
             time_of(field, text.as_deref()).map_err(|detail| vec![Mistake { field, detail }])
         };

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `rule` | a rule as operators write it and as stores keep it |
 //! | `json` | its JSON form: reading with messages that name the field, merge patches |
-//! | `check` | what is wrong with a rule, whatever the configuration |
+//! | `check`, `times` | what is wrong with a rule, whatever the configuration; its times |
 //! | `key` | the key of a request as rules see it; the texts that name it |
 //! | `pattern`, `glob` | a key text that stands for many keys; how exact it is |
 //! | `patterns` | all patterns of one limit, indexed |
@@ -23,6 +23,7 @@ mod patterns;
 mod rule;
 mod slots;
 mod store;
+mod times;
 
 pub use self::cache::{Lookup, Token, VerdictCache};
 pub use self::check::{

@@ -83,8 +83,12 @@ fn mistakes_of_times() {
     assert_eq!(with(late, early), only("until", "`until` is before `from`"));
     let equal = "`until` is equal to `from`, so the rule would never be in force";
     assert_eq!(with(early, "2026-12-24T01:00:00+01:00"), only("until", equal));
-    let form =
-        |field: &str| format!("`{field}` is no time in RFC 3339; write it like `2026-12-24T00:00:00Z`");
+    let form = |field: &str| {
+        format!(
+            "`{field}` is no time in RFC 3339 (date, time with seconds, and `Z` or an offset); write it like \
+             `2026-12-24T00:00:00Z`"
+        )
+    };
     assert_eq!(with("tomorrow", "2026-12-24"), [("from", form("from")), ("until", form("until"))]);
     let range = "`until` is not between 1970 and 2500";
     assert_eq!(with(early, "2500-01-01T00:00:00Z"), only("until", range));

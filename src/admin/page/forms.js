@@ -13,7 +13,7 @@ at('explain-form').addEventListener('submit', async event => {
   try {
     const told = await read('explain?' + query);
     const good = told.outcome === 'admitted';
-    at('explain-said').replaceChildren(state(good, told.outcome), ` ${[told.reason, told.limit, told.detail].filter(Boolean).join('; ')} `,
+    at('explain-said').replaceChildren(state(good, told.outcome), visible(` ${[told.reason, told.limit, told.detail].filter(Boolean).join('; ')} `),
       told.status === null ? 'the upstream answers' : String(told.status));
     const pairs = [['route', told.route || 'none'], ['client', told.client && `${told.client}: ${told.client_why}`], ['consumer', told.consumer && [told.consumer, told.plan].filter(Boolean).join(', plan ')], ['at', told.at]];
     const cell = (name, value) => el('tr', {}, el('th', {text: name}), el('td', {}, el('code', {text: value})));
@@ -36,7 +36,7 @@ function choices(id, texts, first) {
   if (texts.includes(chosen)) at(id).value = chosen;
 }
 function say(text, good) {
-  at('said').textContent = text;
+  at('said').textContent = visible(text);
   at('said').className = good ? 'good' : 'bad';
 }
 async function attempt(work) {
@@ -64,8 +64,9 @@ async function list(further) {
   if (further) query.set('after', next);
   const value = await read('rules?' + query);
   const force = rule => [rule.from && 'from ' + rule.from, rule.until && 'until ' + rule.until].filter(Boolean).join(' ') || 'always';
-  const rows = value.rules.map(rule => el('tr', {}, ...[rule.id, rule.limit, rule.key, changes(rule), rule.priority, force(rule), rule.note].map(text => el('td', {text: text ?? ''})),
-    el('td', {}, el('button', {type: 'button', text: 'Edit', onclick: () => attempt(() => edit(rule.id))}))));
+  const rows = value.rules.map(rule => el('tr', {}, ...[rule.id, rule.limit, rule.key, changes(rule), rule.priority, force(rule)].map(text => el('td', {text: text ?? ''})),
+    el('td', {class: 'note', text: rule.note ?? ''}), el('td', {}, el('button', {type: 'button', text: 'Edit', onclick: () => attempt(() => edit(rule.id))}))));
+  rows.push(...(value.unreadable || []).map(one => el('tr', {}, el('td', {text: one.id}), el('td', {colspan: 7, class: 'bad', text: one.detail}))));
   if (further) at('list').append(...rows); else at('list').replaceChildren(...rows);
   next = value.next;
   at('more').hidden = !next;
@@ -112,6 +113,7 @@ async function save(dry) {
   await list(false);
 }
 async function remove() {
+  if (!confirm(`Remove the rule ${visible(at('f-id').value)}? Its key has the limit's own numbers then, or those of another rule.`)) return;
   await ask('DELETE', 'rules/' + encodeURIComponent(at('f-id').value), undefined, condition());
   put({}, null);
   say('removed', true);

@@ -25,7 +25,7 @@ function table(id, columns, rows, empty) {
     const tr = el('tr', {});
     row.cells.forEach((cell, column) => {
       const td = el('td', {'data-label': columns[column][0], ...(columns[column][1] ? {class: 'number'} : {})});
-      td.append(cell === null || cell === undefined ? '–' : cell);
+      td.append(cell === null || cell === undefined ? '–' : cell instanceof Node ? cell : visible(cell));
       tr.append(td);
     });
     tr.hidden = !shown(row);
