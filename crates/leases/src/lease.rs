@@ -311,7 +311,7 @@ impl Lease {
         self.remaining.store(grant.remaining, Ordering::Relaxed);
         self.reset.store(grant.sent.plus(grant.reset).as_nanos(), Ordering::Relaxed);
         let low = u128::from(book.rate) * u128::from(book.lead().as_nanos()) / 1_000_000_000;
-        self.low.store(u64::try_from(low).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.low.store(u64::try_from(low).unwrap_or(u64::MAX).max(1), Ordering::Relaxed);
         if book.is_scarce && grant.window.is_none() {
             // When these are spent, the store has little again: to ask for each request would be as many calls as requests.
             // Nothing is lost meanwhile if the bucket is not full before. A window has less each time, and then nothing.
