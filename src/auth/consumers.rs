@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
 
 use super::MAX_KEY;
 use super::read::{Entry, read};
@@ -24,6 +25,8 @@ pub struct Consumers {
     /// Names and metadata.
     text: String,
     source: Option<Source>,
+    /// The records by name, once somebody has asked for one.
+    names: OnceLock<HashMap<Box<str>, u32>>,
 }
 
 /// A consumer.
@@ -109,6 +112,15 @@ impl Consumers {
         let keys = self.keys.get(from..to)?;
         let at = keys.binary_search_by(|key| key.digest.cmp(&wanted)).ok()?;
         self.consumer(&self.records[keys[at].owner as usize])
+    }
+
+    /// The consumer of this name. The first call reads all names.
+    pub(super) fn named(&self, name: &str) -> Option<Consumer<'_>> {
+        let names = self.names.get_or_init(|| {
+            let all = (0..).zip(&self.records);
+            all.filter_map(|(at, record)| Some((self.consumer(record)?.name.into(), at))).collect()
+        });
+        self.consumer(self.records.get(*names.get(name)? as usize)?)
     }
 
     /// How many there are.
@@ -319,7 +331,7 @@ impl Building {
         self.records.shrink_to_fit();
         self.text.shrink_to_fit();
         let Self { keys, records, plans, text, .. } = self;
-        Consumers { keys, starts, shift, records, plans, text, source: None }
+        Consumers { keys, starts, shift, records, plans, text, source: None, names: OnceLock::new() }
     }
 }
 

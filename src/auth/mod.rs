@@ -10,6 +10,7 @@ pub mod edit;
 mod headers;
 pub mod introspection;
 pub mod jwt;
+mod logged;
 mod outside;
 mod read;
 mod rekey;
@@ -30,6 +31,7 @@ use sluicegate_wire::{Headers, RequestHead};
 
 pub use self::consumers::{Consumer, Consumers};
 pub use self::headers::{disown, reads_like};
+pub use self::logged::LogIdentity;
 pub use self::outside::Asking;
 
 /// The longest API key that is looked at: a longer one is nobody's.
@@ -138,31 +140,43 @@ pub enum Question {
     Check(check::Question),
 }
 
-/// What services outside said of one request.
+/// What services outside said of one request, or its log.
 #[derive(Default)]
 pub struct Answers {
     token: Option<introspection::Told>,
     check: Option<check::Told>,
+    logged: Option<Box<LogIdentity>>,
 }
 
 impl Answers {
     /// Nothing was asked yet.
     #[inline]
     pub fn none() -> &'static Self {
-        static NONE: Answers = Answers { token: None, check: None };
+        static NONE: Answers = Answers { token: None, check: None, logged: None };
         &NONE
     }
 
     /// What is assumed where nobody can be asked, as in a replay: tokens are unknown, and the check admits everything.
     pub fn offline() -> Self {
         let admitted = check::Told::Admitted(Arc::default());
-        Self { token: Some(introspection::Told::Unknown), check: Some(admitted) }
+        Self { token: Some(introspection::Told::Unknown), check: Some(admitted), logged: None }
+    }
+
+    /// The same of a request whose log says who sent it.
+    pub fn of_log(logged: Option<Box<LogIdentity>>) -> Self {
+        Self { logged, ..Self::offline() }
+    }
+
+    /// A limit, and the key that the request had there by the word of its log.
+    #[inline]
+    pub(crate) fn logged_key(&self) -> Option<&(String, String)> {
+        self.logged.as_ref()?.key.as_ref()
     }
 
     /// Asks about a token, if there is a clock to do so, and otherwise assumes what [`offline`](Self::offline) does. The
     /// external check is never asked, because it may count. Returns what was assumed.
     pub async fn ask_or_assume(&mut self, question: Question, clock: Option<Clock>) -> Option<&'static str> {
-        let Self { token, check } = Self::offline();
+        let Self { token, check, .. } = Self::offline();
         match (question, clock) {
             (Question::Token(question), Some(clock)) => {
                 self.token = Some(question.ask(clock).await);
@@ -222,6 +236,9 @@ impl<'s> Sources<'s, '_> {
         answers: &Answers,
         now: Time,
     ) -> Result<Identity<'s>, Stop> {
+        if let Some(logged) = answers.logged.as_ref().and_then(|logged| logged.identity(self.consumers)) {
+            return Ok(logged);
+        }
         let key = consumer(self.api_key, self.consumers, parts).map_err(Stop::Unproven)?;
         let token = match (self.jwt, self.introspection) {
             (None, None) => None,

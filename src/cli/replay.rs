@@ -1,6 +1,7 @@
 //! `sluicegate replay`
 
 mod logs;
+mod order;
 mod report;
 
 use std::fs::File;
@@ -8,6 +9,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ValueEnum, ValueHint};
@@ -19,7 +21,10 @@ use self::logs::{End, STDIN};
 use self::report::{Totals, escaped, of_unmatched};
 use super::{ConfigOption, FAILED, INVALID, fail, print, say};
 use crate::access_log::Outcome;
-use crate::replay::{Against, ArrivalSettings, Arrivals, Input, Item, Replay, Row, RowWriter, Times};
+use crate::replay::{
+    Against, ArrivalSettings, Arrivals, DurationField, Input, Item, Known, Members, Replay, Request, Row,
+    RowWriter, Times,
+};
 use crate::resources::{LoadedConfig, Source};
 use crate::snapshot::{Snapshot, SnapshotBuilder};
 use sluicegate_config::Config;
@@ -27,19 +32,27 @@ use sluicegate_config::host_name;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Reads JSON lines and the combined format of nginx and Apache; the format is detected. Lines in the combined \
-                  format are written when a request ends: with a duration behind the other fields, its arrival is restored; \
-                  their whole seconds are spread.\n\n\
+    after_help = "The format of each line is recognized: the formats of sluicegate (JSON, short, combined), combined and \
+                  vhost_combined of nginx and Apache, ingress-nginx, nginx in JSON, Traefik (CLF and JSON), Caddy, Envoy and \
+                  Istio, HAProxy (option httplog), AWS ALB and ELB, CloudFront, Kong; also inside the logs of docker, of \
+                  Kubernetes' nodes and of syslog. JSON lines of any other kind are read with --map. Several files are read in \
+                  the order of their times.\n\n\
+                  Many servers write a line when a request ends: with a duration behind the other fields its arrival is \
+                  restored, and whole seconds are spread. A number is a duration if it has a fraction (seconds) or a unit \
+                  (12ms); for others say --duration-field.\n\n\
                   Examples:\n  sluicegate replay access.log\n  \
                   sluicegate replay access.log --host api.example.com --report report.html\n  \
                   sluicegate replay access.log.2.gz access.log.1 --config new.yaml --against gateway.yaml\n  \
                   sluicegate replay access.log --compare-algorithms --report report.html\n  \
+                  sluicegate replay /var/log/nginx/access.log* --suggest\n  \
+                  sluicegate replay apache.log --duration-field 1us\n  \
+                  sluicegate replay app.jsonl --map time=ts,client_ip=req.ip,path=req.url,duration=took:ms\n  \
                   zcat *.gz | sluicegate replay - --decisions out.jsonl\n\n\
                   Exit codes: 0 all logs were read; 1 a log is damaged or not a log (the lines that were read are \
                   reported), or an argument is wrong; 2 the output could not be written"
 )]
 pub(super) struct Args {
-    /// Logs in the order of time, also .gz; - for standard input
+    /// Logs, also .gz; - for standard input
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
     #[command(flatten)]
@@ -74,6 +87,13 @@ pub(super) struct Args {
     /// Spread requests of the combined format over their second
     #[arg(long, value_name = "WHETHER", default_value = "on")]
     spread: Switch,
+    /// The members of JSON lines that are not called as ours, such as time=ts,client_ip=request.client_ip,path=request.uri;
+    /// duration=took:ms names a unit, and points lead into objects
+    #[arg(long, value_name = "NAME=MEMBER,…")]
+    map: Option<Members>,
+    /// The field behind the user agent of combined lines that is the duration, and its unit: 1us is Apache's %D there
+    #[arg(long, value_name = "N[s|ms|us]")]
+    duration_field: Option<DurationField>,
     /// How much earlier than its line a request may have arrived
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     reorder: u64,
@@ -102,7 +122,8 @@ struct Decisions<'a> {
 
 /// What decides about each request, and notes what was decided.
 struct Judge<'a> {
-    args: &'a Args,
+    /// The logs in the order in which they are read.
+    logs: &'a [PathBuf],
     replay: Replay<'a>,
     old: Option<(Replay<'a>, Against)>,
     totals: Totals,
@@ -179,6 +200,12 @@ fn replay(
         check_readable(log).map_err(|error| unread(log, &error))?;
     }
     check_outputs(args)?;
+    let known = Known {
+        host: args.host.clone(),
+        members: args.map.clone().map(Arc::new),
+        duration: args.duration_field,
+    };
+    let logs = order::by_time(&args.logs, &known);
     let decisions = match &args.decisions {
         Some(path) => {
             let out = BufWriter::new(File::create(path).map_err(|error| unwritten(path, &error))?);
@@ -193,7 +220,7 @@ fn replay(
     let report = report.transpose()?;
     let of_old = |old: &Snapshot| listener.min(old.config.listeners.len().saturating_sub(1));
     let mut judge = Judge {
-        args,
+        logs: &logs,
         replay: Replay::new(snapshot, listener)
             .with_statistics(args.json || args.suggest || args.report.is_some())
             .comparing(args.compare_algorithms),
@@ -207,9 +234,13 @@ fn replay(
         window: Span::from_secs(args.reorder),
     });
     let mut findings = Findings::default();
-    read_logs(&mut judge, &mut arrivals, &mut findings)?;
+    let window = Span::from_secs(args.reorder);
+    read_logs(&mut judge, &mut arrivals, &mut findings, (&known, window))?;
     arrivals.finish(&mut |item| judge.decide(&item))?;
     let Judge { replay, old, totals, mut decisions, .. } = judge;
+    if let Some(why) = replay.trust.impossible(window) {
+        return Err((INVALID, why));
+    }
     if let Some(decisions) = &mut decisions {
         decisions.out.flush().map_err(|error| unwritten(decisions.path, &error))?;
     }
@@ -217,12 +248,17 @@ fn replay(
     let input = Input {
         replay: &replay,
         config: args.rules.config.to_string(),
-        logs: args.logs.iter().map(|log| log.display().to_string()).collect(),
+        logs: logs.iter().map(|log| log.display().to_string()).collect(),
         lines: totals.lines,
         unreadable: totals.unreadable,
         outcomes: [totals.admitted, totals.refused, totals.unmatched],
         delayed: totals.delayed,
         assumptions: arrivals.assumptions(),
+        trust: {
+            let limits: Vec<_> = replay.limits().into_iter().map(|(_, name, count)| (name, count)).collect();
+            let reordered = order::told(&args.logs, &logs);
+            replay.trust.findings(&limits, (totals.unmatched, totals.unreadable), reordered.as_deref())
+        },
         against: args.against.as_ref().map(ToString::to_string).zip(against),
     };
     let text = match args.json {
@@ -240,13 +276,19 @@ fn replay(
 }
 
 /// Reads all logs and passes their requests to `arrivals`, and what has arrived to `judge`.
-fn read_logs(judge: &mut Judge<'_>, arrivals: &mut Arrivals, findings: &mut Findings) -> Result<(), Failure> {
-    let args = judge.args;
-    let name = |file: usize| args.logs[file].display().to_string();
+fn read_logs(
+    judge: &mut Judge<'_>,
+    arrivals: &mut Arrivals,
+    findings: &mut Findings,
+    (known, window): (&Known, Span),
+) -> Result<(), Failure> {
+    let logs = judge.logs;
+    let name = |file: usize| logs[file].display().to_string();
     // Whether any line of a file could be read, and why the first one that could not be.
-    let mut read: Vec<(bool, Option<String>)> = vec![(false, None); args.logs.len()];
-    let progress = progress(&args.logs);
-    let line = |file: usize, line: u64, request: Result<_, String>| {
+    let mut read: Vec<(bool, Option<String>)> = vec![(false, None); logs.len()];
+    let progress = progress(logs);
+    let mut spans = order::Spans::default();
+    let line = |file: usize, line: u64, request: Result<Request, String>| {
         judge.totals.lines += 1;
         if judge.totals.lines.is_multiple_of(50_000) {
             let rate = judge.totals.lines as f64 / progress.elapsed().as_secs_f64().max(0.001);
@@ -255,6 +297,13 @@ fn read_logs(judge: &mut Judge<'_>, arrivals: &mut Arrivals, findings: &mut Find
         match request {
             Ok(request) => {
                 read[file].0 = true;
+                if let Some(before) = spans.overlap(file, request.time, window) {
+                    return Err((
+                        INVALID,
+                        order::overlapping(&name(before.file), &name(file), (before.latest, request.time)),
+                    ));
+                }
+                judge.replay.trust.line(&request, window);
                 arrivals.push(Item { request, line, file }, &mut |item| judge.decide(&item))
             }
             Err(error) => {
@@ -266,12 +315,12 @@ fn read_logs(judge: &mut Judge<'_>, arrivals: &mut Arrivals, findings: &mut Find
         }
     };
     let mut ends = Vec::new();
-    logs::read(&args.logs, args.host.as_ref(), &progress, line, |file, end| ends.push((file, end)))?;
+    logs::read(logs, known, &progress, line, |file, end| ends.push((file, end)))?;
     progress.finish_and_clear();
     for (file, End { unopened, damage, padding }) in ends {
         let name = name(file);
         if let Some(error) = unopened {
-            findings.errors.push(unread(&args.logs[file], &error).1);
+            findings.errors.push(unread(&logs[file], &error).1);
         }
         if let Some((error, number, offset)) = damage {
             let place = match offset {
@@ -313,8 +362,8 @@ impl Judge<'_> {
             before = Some(was);
         }
         if let Some(Decisions { path, out, rows }) = &mut self.decisions {
-            let name = self.args.logs[*file].display().to_string();
-            let file = (self.args.logs.len() > 1).then_some(name.as_str());
+            let name = self.logs[*file].display().to_string();
+            let file = (self.logs.len() > 1).then_some(name.as_str());
             let row = rows.json(&row, request, (*line, file), before.map(|row| row.outcome));
             writeln!(out, "{row}").map_err(|error| unwritten(path, &error))?;
         }

@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 
 use sluicegate_limiter::{Span, Time};
 
-use super::{Request, TimeOrigin};
+use super::{Request, TimeOf};
 use crate::named_enum::named_enum;
 
 named_enum! {
@@ -121,7 +121,7 @@ impl Arrivals {
     /// Those of `next`.
     pub fn push<E>(&mut self, item: Item, next: &mut impl FnMut(Item) -> Result<(), E>) -> Result<(), E> {
         let whole = item.request.time.as_nanos().is_multiple_of(SECOND);
-        if !self.settings.spread || item.request.origin != TimeOrigin::Combined || !whole {
+        if !self.settings.spread || !item.request.coarse || !whole {
             self.end_second(next)?;
             return self.sort(item, next);
         }
@@ -163,13 +163,13 @@ impl Arrivals {
 
     /// Sorts a request by its arrival.
     fn sort<E>(&mut self, mut item: Item, next: &mut impl FnMut(Item) -> Result<(), E>) -> Result<(), E> {
-        let combined = item.request.origin == TimeOrigin::Combined;
         let ended = match self.settings.times {
-            Times::Auto => combined,
+            Times::Auto => item.request.time_of == TimeOf::End,
             Times::Arrival => false,
             Times::End => true,
         };
-        let duration = item.request.duration.filter(|duration| ended && !duration.is_zero());
+        let duration = item.request.duration.map(|(duration, _)| duration);
+        let duration = duration.filter(|duration| ended && !duration.is_zero());
         self.latest = self.latest.max(item.request.time);
         self.without_duration += u64::from(ended && item.request.duration.is_none());
         if let Some(duration) = duration {
@@ -206,8 +206,8 @@ impl Arrivals {
         if self.restored > 0 {
             let seconds = self.settings.window.ceil_secs();
             all.push(format!(
-                "{} requests arrived earlier than their line says, by their duration; they were sorted within {seconds} s",
-                self.restored
+                "{} arrived earlier than their line says, by their duration; they were sorted within {seconds} s",
+                counted(self.restored, "request")
             ));
         }
         if self.late > 0 {
@@ -218,19 +218,27 @@ impl Arrivals {
         }
         if self.spread > 0 {
             all.push(format!(
-                "the times of {} requests are whole seconds: they were spread evenly over their second (--spread off takes \
+                "the times of {} are whole seconds: they were spread evenly over their second (--spread off takes \
                  them literally)",
-                self.spread
+                counted(self.spread, "request")
             ));
         }
         if self.without_duration > 0 {
             all.push(format!(
-                "{} lines were written when the request ended and have no duration: that time counts as the arrival",
-                self.without_duration
+                "{} written when the request ended, without a duration: that time counts as the arrival",
+                match self.without_duration {
+                    1 => "1 line was".to_owned(),
+                    lines => format!("{lines} lines were"),
+                }
             ));
         }
         all
     }
+}
+
+/// A number of things: `1 request`, `2 requests`.
+fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -240,7 +248,7 @@ mod tests {
 
     fn item(line: u64, time: &str, duration: &str) -> Item {
         let text = format!("192.0.2.1 - - [{time}] \"GET /{line} HTTP/1.1\" 200 1 \"-\" \"-\" {duration}");
-        Item { request: LineParser::default().parse(text.as_bytes()).unwrap(), line, file: 0 }
+        Item { request: LineParser::default().parse(text.as_bytes()).unwrap().unwrap(), line, file: 0 }
     }
 
     fn passed(settings: ArrivalSettings, items: Vec<Item>) -> (Vec<(u64, u64)>, Arrivals) {
@@ -277,7 +285,7 @@ mod tests {
             vec![
                 item(1, "10/Oct/2000:13:55:03 +0000", "0.5"),
                 item(2, "10/Oct/2000:13:55:04 +0000", "0.1"),
-                item(3, "10/Oct/2000:13:55:05 +0000", "4"),
+                item(3, "10/Oct/2000:13:55:05 +0000", "4.0"),
             ]
         };
         let (all, arrivals) = passed(SETTINGS, items());

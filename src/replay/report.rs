@@ -8,7 +8,7 @@ use sluicegate_limiter::{Quota, Span};
 
 use super::compare::{Judged, LimitComparison};
 use super::statistics::Suggestion;
-use super::{Against, Comparison, Group, LimitStatistics, Replay, Series, Statistics};
+use super::{Against, Comparison, Finding, Group, LimitStatistics, Replay, Series, Statistics};
 use crate::limit::Limit;
 use crate::pages::DOM;
 use crate::shown_key::ShownKeys;
@@ -45,6 +45,8 @@ pub struct Input<'a> {
     pub delayed: u64,
     /// What was assumed of the logs.
     pub assumptions: Vec<String>,
+    /// Whether the result can be trusted.
+    pub trust: Vec<Finding>,
     /// The other configuration and the differences.
     pub against: Option<(String, &'a Against)>,
 }
@@ -93,6 +95,7 @@ impl Input<'_> {
             "to": from + step * steps as u64,
             "step": step,
             "assumptions": self.assumptions,
+            "trust": self.trust.iter().map(|found| json!({ "level": found.level.name(), "text": found.text })).collect::<Vec<_>>(),
             "traffic": { "requests": traffic(0), "refused": traffic(1), "unmatched": traffic(2) },
             "limits": limits.collect::<Vec<_>>(),
             "groups": {

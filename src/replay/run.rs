@@ -12,6 +12,7 @@ use super::Request;
 use super::compare::Comparison;
 use super::row::Row;
 use super::statistics::Statistics;
+use super::trust::Trust;
 use super::unmatched::Unmatched;
 use crate::access_log::Outcome;
 use crate::auth::Answers;
@@ -21,7 +22,7 @@ use crate::limit::{self, Decision, Holds, Limit};
 use crate::request::cost::settled;
 use crate::request::early_reject::{EarlyExit, EarlyReject, Unauthenticated};
 use crate::request::pipeline::match_answered;
-use crate::request::verdict::{Matched, Origin};
+use crate::request::verdict::{Matched, Origin, SkipReason};
 use crate::respond::{reported_verdict, retry_after};
 use crate::snapshot::{Snapshot, Target};
 use sluicegate_wire::Headers;
@@ -44,6 +45,8 @@ pub struct Replay<'s> {
     pub without_duration: u64,
     /// Requests that match no route.
     pub unmatched: Unmatched,
+    /// What is observed of the logs.
+    pub trust: Trust,
 }
 
 /// The decisions of one limit.
@@ -57,6 +60,10 @@ pub struct LimitCount {
     pub shadow_refused: u64,
     /// Requests that its candidate would have refused.
     pub candidate_refused: u64,
+    /// Requests that have its key.
+    pub asked: u64,
+    /// Requests that lack it.
+    pub without_key: u64,
 }
 
 /// The end of a request, which releases its holds.
@@ -98,6 +105,7 @@ impl<'s> Replay<'s> {
             comparison: None,
             without_duration: 0,
             unmatched: Unmatched::default(),
+            trust: Trust::default(),
         }
     }
 
@@ -160,8 +168,9 @@ impl<'s> Replay<'s> {
             request.client,
             &parts.headers,
         );
+        self.trust.client(request, client);
         let origin = Origin { listener: self.listener, client, tls: None, rules: &[] };
-        let answers = Answers::offline();
+        let answers = Answers::of_log(request.identity.clone());
         let reject = match match_answered(snapshot, origin, &parts, self.now, &limit::may_refuse, &answers) {
             Ok(matched) if matches!(matched.route.target, Target::Usage) => {
                 return Row {
@@ -181,8 +190,11 @@ impl<'s> Replay<'s> {
                 let Unauthenticated { matched, reject } = *unauthenticated;
                 let row = self.evaluate(matched, request, Some(StatusCode::UNAUTHORIZED));
                 let limit = match &reject {
-                    EarlyReject::KeyMissing { limit, .. } => {
-                        self.snapshot.limit(limit).map(|limit| limit.config.name.as_str())
+                    EarlyReject::KeyMissing { limit: name, .. } => {
+                        let mut limits = self.snapshot.limits.iter();
+                        let index = limits.position(|limit| limit.config.name == *name);
+                        index.into_iter().for_each(|index| self.counts[index].without_key += 1);
+                        index.map(|index| self.snapshot.limits[index].config.name.as_str())
                     }
                     _ => None,
                 };
@@ -218,6 +230,13 @@ impl<'s> Replay<'s> {
         request: &Request,
         status: Option<StatusCode>,
     ) -> Row<'s> {
+        for (one, ask) in matched.selected.iter().zip(&matched.asks).filter(|(one, _)| !one.candidate) {
+            let count = &mut self.counts[one.index];
+            *(if ask.key == one.limit.missing { &mut count.without_key } else { &mut count.asked }) += 1;
+        }
+        for (index, _) in matched.skipped.iter().filter(|(_, why)| *why == SkipReason::NoKey) {
+            self.counts[*index].without_key += 1;
+        }
         let mut decision = matched.decide(self.now, false);
         if let Some(statistics) = &mut self.statistics {
             observe(statistics, &self.snapshot.limits, &matched, &decision, self.now);
@@ -280,7 +299,7 @@ impl<'s> Replay<'s> {
             });
             holds.settle(self.now, request.bytes.unwrap_or(0), request.received.unwrap_or(0));
         }
-        let duration = request.duration;
+        let duration = request.duration.map(|(duration, _)| duration);
         if holds.has_places() {
             self.without_duration += u64::from(duration.is_none());
             let at = self.now.plus(row.delay).plus(duration.unwrap_or_default());

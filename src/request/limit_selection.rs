@@ -41,6 +41,8 @@ pub(crate) struct RoutedRequest<'s, 'r, 'n> {
     pub(crate) params: &'r [(&'r str, &'r str)],
     /// The rules of its keys that had to be asked for.
     pub(crate) rules: &'r [RuleAnswer],
+    /// A limit, and the key that the request had there by the word of a log.
+    pub(crate) logged_key: Option<&'r (String, String)>,
 }
 
 /// Which limits of a route are selected.
@@ -80,6 +82,29 @@ impl<'s> RoutedRequest<'s, '_, '_> {
     pub(crate) fn is_exempt_preflight(&self, route: usize) -> bool {
         self.snapshot.config.routes[route].matches.preflight
             && preflight(&self.parts.method, &self.parts.headers).is_some()
+    }
+
+    /// The key under a limit that a log says, if it is of this limit, or else that of the request.
+    #[cold]
+    fn key_of_log(
+        &self,
+        limit: &Limit,
+        subject: &Subject<'_>,
+        (of, key): &(String, String),
+        whole: Option<&mut KeyText>,
+    ) -> Option<Fingerprint> {
+        let (spec, secret) = (&limit.config.key, &self.snapshot.secret);
+        let said = match *of == limit.config.name {
+            true => keys::from_text(spec, key, subject.ipv6_prefix, secret).into_iter().next(),
+            false => None,
+        };
+        match said {
+            Some((fingerprint, text)) => {
+                whole.into_iter().for_each(|whole| whole.extend_from_slice(&text));
+                Some(fingerprint)
+            }
+            None => keys::fingerprint(spec, subject, secret, whole),
+        }
     }
 
     /// The parts of the request that keys are made of.
@@ -183,7 +208,10 @@ impl<'s> LimitSelection<'s> {
             }
             let mut text = KeyText::new();
             let whole = limit.config.whole_key.then_some(&mut text);
-            let key = keys::fingerprint(&limit.config.key, subject, &snapshot.secret, whole);
+            let key = match request.logged_key {
+                None => keys::fingerprint(&limit.config.key, subject, &snapshot.secret, whole),
+                Some(logged) => request.key_of_log(limit, subject, logged, whole),
+            };
             let key = match (key, limit.config.on_missing) {
                 (Some(key), _) if limit.exempt.contains(&key) => {
                     skip(SkipReason::Exempt);

@@ -164,6 +164,7 @@ pub fn match_answered<'s>(
         path: &path,
         params: &params,
         rules: origin.rules,
+        logged_key: answers.logged_key(),
     };
     let identity = match sources.any() && !request.is_exempt_preflight(route_index) {
         true => request.identify(sources, answers, may_refuse)?,

@@ -88,6 +88,7 @@ mod regex_routes;
 mod region_parts;
 mod reload;
 mod replay;
+mod replay_logs;
 mod replay_report;
 mod retries;
 mod rules;

@@ -139,7 +139,7 @@ fn arrivals_are_restored() {
     };
     (0..10).for_each(|_| line(1, 1, ""));
     line(30, 2, "0.1");
-    line(31, 2, "10");
+    line(31, 2, "10.0");
     let folder = Folder::with(&[("gateway.yaml", &rules("rate: 2/s")), ("log", &lines)]);
     let spread = report(&folder, &["--decisions", "out.jsonl"]);
     assert_eq!(spread["refused"], 7, "two, and what refills within the second: {spread}");

@@ -5,10 +5,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use http::HeaderValue;
 use indicatif::ProgressBar;
 
-use crate::replay::{LineParser, LogFile, Padding, Request, is_of_rule};
+use crate::replay::{Known, LineParser, LogFile, Padding, Request};
 
 /// The name of standard input as a log.
 pub(super) const STDIN: &str = "-";
@@ -41,7 +40,7 @@ pub(super) struct End {
 /// Those of `line`.
 pub(super) fn read<E>(
     logs: &[PathBuf],
-    host: Option<&HeaderValue>,
+    known: &Known,
     progress: &ProgressBar,
     mut line: impl FnMut(usize, u64, Result<Request, String>) -> Result<(), E>,
     mut end: impl FnMut(usize, End),
@@ -53,7 +52,7 @@ pub(super) fn read<E>(
             while readers.len() < logs.len().min(index + ahead) {
                 let (sender, receiver) = sync_channel(WAITING);
                 let (log, parser, progress) =
-                    (&logs[readers.len()], LineParser::new(host.cloned()), progress.clone());
+                    (&logs[readers.len()], LineParser::new(known.clone()), progress.clone());
                 scope.spawn(move || read_file(log, parser, &progress, &sender));
                 readers.push(receiver);
             }
@@ -94,9 +93,9 @@ fn read_file(log: &Path, mut parser: LineParser, progress: &ProgressBar, sender:
         if line.trim_ascii().is_empty() {
             continue;
         }
-        match parser.parse(&line) {
-            Err(_) if is_of_rule(&line) => continue,
-            parsed => batch.push((lines.number(), parsed.map_err(|error| error.to_string()))),
+        match parser.parse(&line).transpose() {
+            None => continue, // it is not about a request
+            Some(parsed) => batch.push((lines.number(), parsed.map_err(|error| error.to_string()))),
         }
         if batch.len() == BATCH {
             let full = std::mem::replace(&mut batch, Vec::with_capacity(BATCH));
@@ -109,7 +108,7 @@ fn read_file(log: &Path, mut parser: LineParser, progress: &ProgressBar, sender:
     let _ = sender.send(Part::End(End { unopened: None, damage, padding: lines.padding() }));
 }
 
-fn open(log: &Path, progress: &ProgressBar) -> io::Result<LogFile> {
+pub(super) fn open(log: &Path, progress: &ProgressBar) -> io::Result<LogFile> {
     let source: Box<dyn Read> = if log == Path::new(STDIN) {
         Box::new(io::stdin())
     } else {

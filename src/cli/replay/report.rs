@@ -1,6 +1,6 @@
 //! The report of a replay.
 
-use crate::replay::{Input, Unmatched};
+use crate::replay::{Finding, Input, Unmatched};
 use serde_json::Value;
 use sluicegate_config::Config;
 
@@ -37,10 +37,19 @@ macro_rules! line {
 
 /// A text from a log on one line, without control characters for the terminal.
 pub(super) fn escaped(text: &str) -> String {
+    escaped_to(text, MAX_TEXT)
+}
+
+/// The same of a sentence, which is not shortened.
+fn escaped_whole(text: &str) -> String {
+    escaped_to(text, usize::MAX)
+}
+
+fn escaped_to(text: &str, most: usize) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {
-            _ if out.len() >= MAX_TEXT => {
+            _ if out.len() >= most => {
                 out.push('…');
                 break;
             }
@@ -117,6 +126,11 @@ impl Totals {
     pub(super) fn text(&self, input: &Input<'_>) -> String {
         let replay = input.replay;
         let mut out = String::new();
+        out += "Can this be trusted?\n";
+        for Finding { level, text } in &input.trust {
+            out += &line!("{:>8}  {}", level.name(), escaped_whole(text));
+        }
+        out += "\n";
         let decided = self.decided();
         let share = |n: u64| if decided == 0 { 0.0 } else { n as f64 * 100.0 / decided as f64 };
         out += &line!("{decided} {}", if decided == 1 { "request" } else { "requests" });
