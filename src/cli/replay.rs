@@ -3,6 +3,7 @@
 mod logs;
 mod order;
 mod report;
+mod suggest;
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -19,6 +20,7 @@ use sluicegate_limiter::{Span, Time};
 
 use self::logs::{End, STDIN};
 use self::report::{Totals, escaped, of_unmatched};
+use self::suggest::Reading;
 use super::{ConfigOption, FAILED, INVALID, fail, print, say};
 use crate::access_log::Outcome;
 use crate::replay::{
@@ -228,13 +230,14 @@ fn replay(
         totals: Totals::default(),
         decisions,
     };
-    let mut arrivals = Arrivals::new(ArrivalSettings {
+    let window = Span::from_secs(args.reorder);
+    let settings = ArrivalSettings {
         times: Times::ALL.iter().copied().find(|times| times.name() == args.times).unwrap_or(Times::Auto),
         spread: args.spread == Switch::On,
-        window: Span::from_secs(args.reorder),
-    });
+        window,
+    };
+    let mut arrivals = Arrivals::new(settings);
     let mut findings = Findings::default();
-    let window = Span::from_secs(args.reorder);
     read_logs(&mut judge, &mut arrivals, &mut findings, (&known, window))?;
     arrivals.finish(&mut |item| judge.decide(&item))?;
     let Judge { replay, old, totals, mut decisions, .. } = judge;
@@ -244,6 +247,13 @@ fn replay(
     if let Some(decisions) = &mut decisions {
         decisions.out.flush().map_err(|error| unwritten(decisions.path, &error))?;
     }
+    let reading = Reading { logs: &logs, known: &known, arrivals: settings, listener };
+    let pass = |number: usize| {
+        let bar = progress(&logs);
+        bar.set_message(format!("replaying suggested rates, pass {number}"));
+        bar
+    };
+    let suggestions = suggest::suggestions(&replay, reading, pass);
     let against = old.as_ref().map(|(_, against)| against);
     let input = Input {
         replay: &replay,
@@ -254,6 +264,7 @@ fn replay(
         outcomes: [totals.admitted, totals.refused, totals.unmatched],
         delayed: totals.delayed,
         assumptions: arrivals.assumptions(),
+        suggestions,
         trust: {
             let limits: Vec<_> = replay.limits().into_iter().map(|(_, name, count)| (name, count)).collect();
             let reordered = order::told(&args.logs, &logs);

@@ -10,6 +10,7 @@ mod report;
 mod row;
 mod run;
 mod statistics;
+mod suggest;
 mod trust;
 mod unmatched;
 
@@ -22,6 +23,7 @@ pub use log_file::{LogFile, Padding};
 pub use report::Input;
 pub use row::{Row, RowWriter};
 pub use run::{LimitCount, Replay};
-pub use statistics::{Group, Groups, LimitStatistics, Series, Statistics, Suggestion};
+pub use statistics::{Group, Groups, LimitStatistics, Series, Statistics};
+pub use suggest::{Search, Suggestion};
 pub use trust::{Finding, Level, Trust};
 pub use unmatched::{Frequent, Unmatched};

@@ -7,14 +7,12 @@ use serde_json::{Value, json};
 use sluicegate_limiter::{Quota, Span};
 
 use super::compare::{Judged, LimitComparison};
-use super::statistics::Suggestion;
+use super::suggest::{Suggestion, rate};
 use super::{Against, Comparison, Finding, Group, LimitStatistics, Replay, Series, Statistics};
 use crate::limit::Limit;
 use crate::pages::DOM;
 use crate::shown_key::ShownKeys;
 
-/// The shares of clients that may be refused, for which rates are suggested.
-pub(super) const SHARES: [f64; 3] = [0.001, 0.01, 0.05];
 /// Below this number of clients the shares are coarse.
 const FEW: usize = 1_000;
 /// The keys, targets and groups that are listed.
@@ -47,6 +45,8 @@ pub struct Input<'a> {
     pub assumptions: Vec<String>,
     /// Whether the result can be trusted.
     pub trust: Vec<Finding>,
+    /// The suggested rates by the index of the limit, and why there are none.
+    pub suggestions: Result<Vec<Vec<Suggestion>>, String>,
     /// The other configuration and the differences.
     pub against: Option<(String, &'a Against)>,
 }
@@ -76,7 +76,11 @@ impl Input<'_> {
                 "candidate_refused": count.candidate_refused,
             });
             if let (Some(found), Some(told)) = (statistics.limits.get(at), told.as_object_mut()) {
-                told.extend(of_limit(limit, found, (axis, statistics.all_keys), &shown));
+                let suggestions = match &self.suggestions {
+                    Ok(all) => Ok(all.get(at).map_or(&[][..], Vec::as_slice)),
+                    Err(why) => Err(why.as_str()),
+                };
+                told.extend(of_limit(limit, found, (axis, statistics.all_keys), &shown, suggestions));
             }
             told
         });
@@ -139,14 +143,9 @@ fn of_limit(
     found: &LimitStatistics,
     (axis, all_keys): (Axis, bool),
     shown: &ShownKeys<'_>,
+    suggestions: Result<&[Suggestion], &str>,
 ) -> serde_json::Map<String, Value> {
-    let quota = &limit.config.quota;
-    let suggestions = match quota {
-        Quota::Concurrency(..) => Vec::new(),
-        _ if !all_keys => Vec::new(),
-        _ => found.suggestions(&SHARES),
-    };
-    let suggested = suggestions.iter().map(|suggestion| of_suggestion(limit, suggestion));
+    let suggested = suggestions.unwrap_or_default().iter().map(|suggestion| of_suggestion(limit, suggestion));
     let top = found.most_refused(LISTED).into_iter().map(|key| {
         json!({
             "key": shown.text(&key.text),
@@ -162,6 +161,7 @@ fn of_limit(
     }
     let clients = found.keys.len() + usize::from(found.beyond > 0);
     let note = match (clients, found.beyond) {
+        _ if suggestions.is_err() => suggestions.err().map(str::to_owned),
         (_, 1..) => Some(format!("{} requests of further keys are counted in sum only", found.beyond)),
         (..FEW, _) => Some(format!("{clients} clients are few: a share of 0.1 % is less than one of them")),
         _ => None,
@@ -190,19 +190,8 @@ fn of_suggestion(limit: &Limit, suggestion: &Suggestion) -> Value {
         "yaml": format!("limits: {{{}: {{rate: {rate}}}}}", limit.config.name),
         "clients_refused": suggestion.refused,
         "clients": suggestion.clients,
+        "current": limit.config.quota.rate().is_some_and(|rate| rate.count() == suggestion.count),
     })
-}
-
-/// A rate as the file writes it.
-pub(super) fn rate(count: u64, period: Span) -> String {
-    let unit = match period.as_nanos() {
-        1_000_000_000 => "s".to_owned(),
-        60_000_000_000 => "min".to_owned(),
-        3_600_000_000_000 => "h".to_owned(),
-        86_400_000_000_000 => "day".to_owned(),
-        _ => period.to_string(),
-    };
-    format!("{count}/{unit}")
 }
 
 fn quota(quota: &Quota) -> String {

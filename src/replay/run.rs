@@ -64,6 +64,8 @@ pub struct LimitCount {
     pub asked: u64,
     /// Requests that lack it.
     pub without_key: u64,
+    /// Requests that another limit could refuse, too.
+    pub beside: u64,
 }
 
 /// The end of a request, which releases its holds.
@@ -125,6 +127,11 @@ impl<'s> Replay<'s> {
     /// The snapshot that decides.
     pub const fn snapshot(&self) -> &'s Snapshot {
         self.snapshot
+    }
+
+    /// The counts of the limit with this index.
+    pub(super) fn count(&self, limit: usize) -> LimitCount {
+        self.counts[limit]
     }
 
     /// The counts of the limits that were asked, with their indices, by name.
@@ -230,8 +237,10 @@ impl<'s> Replay<'s> {
         request: &Request,
         status: Option<StatusCode>,
     ) -> Row<'s> {
+        let enforced = matched.selected.iter().filter(|one| !one.candidate && one.limit.enforces()).count();
         for (one, ask) in matched.selected.iter().zip(&matched.asks).filter(|(one, _)| !one.candidate) {
             let count = &mut self.counts[one.index];
+            count.beside += u64::from(enforced > usize::from(one.limit.enforces()));
             *(if ask.key == one.limit.missing { &mut count.without_key } else { &mut count.asked }) += 1;
         }
         for (index, _) in matched.skipped.iter().filter(|(_, why)| *why == SkipReason::NoKey) {

@@ -118,34 +118,34 @@ impl LimitStatistics {
         all
     }
 
-    /// The smallest counts of the rate with which at most these shares of the keys are refused anything, each with the number
-    /// of keys that are.
-    pub fn suggestions(&self, shares: &[f64]) -> Vec<Suggestion> {
+    /// The keys for which the limit has its usual numbers.
+    pub(super) fn usual_keys(&self) -> usize {
+        self.keys.values().filter(|key| key.usual).count()
+    }
+
+    /// Those of them that were refused something.
+    pub fn refused_keys(&self) -> usize {
+        self.keys.values().filter(|key| key.usual && key.refused > 0).count()
+    }
+
+    /// The smallest count of the rate with which at most this share of the keys is refused anything, by their demand, and how many
+    /// are.
+    pub(super) fn guess(&self, share: f64) -> Option<Guess> {
         let known = self.keys.values().filter(|key| key.usual && key.demand.is_known());
         let mut demands: Vec<u64> = known.map(|key| key.demand.count().unwrap_or(u64::MAX)).collect();
         demands.sort_unstable_by(|one, other| other.cmp(one));
-        let suggest = |share: &f64| {
-            let refused = (demands.len() as f64 * share + 1e-9) as usize;
-            let count = *demands.get(refused)?;
-            let refused = demands.iter().take_while(|demand| **demand > count).count();
-            let clients = demands.len();
-            (count < u64::MAX).then_some(Suggestion { share: *share, count, refused, clients })
-        };
-        shares.iter().filter_map(suggest).collect()
+        let count = *demands.get((demands.len() as f64 * share + 1e-9) as usize)?;
+        let refused = demands.iter().take_while(|demand| **demand > count).count();
+        (count < u64::MAX).then_some(Guess { count, refused })
     }
 }
 
-/// A count of the rate that is suggested.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Suggestion {
-    /// The share of keys that may be refused.
-    pub share: f64,
+/// What the demand of the keys says about a rate.
+pub(super) struct Guess {
     /// The count.
-    pub count: u64,
+    pub(super) count: u64,
     /// The keys that are refused something.
-    pub refused: usize,
-    /// All keys.
-    pub clients: usize,
+    pub(super) refused: usize,
 }
 
 /// Whether the burst of a quota is the count of its rate, as it is if the file says nothing.

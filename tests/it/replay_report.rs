@@ -201,3 +201,83 @@ fn the_page_is_safe_from_what_clients_sent() {
     let unwritable = folder.run(&["replay", "log", "--report", "none/report.html"]);
     assert_eq!(unwritable.status.code(), Some(2), "{}", text(&unwritable));
 }
+
+/// Where costs are known late, requests wait, or limits refuse for each other, a rate is suggested only after a replay with it.
+#[test]
+fn every_suggestion_is_replayed() {
+    let (mut all, mut state) = (Vec::new(), 11_u64);
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    for client in 0..100_u64 {
+        let burst = random(600_000);
+        for _ in 0..1 + random(30) + if client % 20 == 0 { random(200) } else { 0 } {
+            let at = if client % 2 == 0 { burst + random(5_000) } else { random(600_000) };
+            all.push((at, client, if random(4) == 0 { 404 } else { 200 }, random(5_000)));
+        }
+    }
+    all.sort_unstable();
+    let line = |(at, client, status, bytes): (u64, u64, u64, u64)| {
+        format!(
+            "{{\"time\": {}.{:03}, \"client_ip\": \"10.0.0.{client}\", \"path\": \"/v1/x\", \"status\": {status}, \"bytes\": {bytes}, \
+             \"duration\": 0.020}}\n",
+            1_719_850_000 + at / 1_000,
+            at % 1_000
+        )
+    };
+    let log: String = all.into_iter().map(line).collect();
+    let file = |limits: &str, names: &str| {
+        format!(
+            "listen: [127.0.0.1:18080]\nlimits:\n{limits}routes: [{{respond: {{status: 200}}, limits: [{names}]}}]\n"
+        )
+    };
+    let late = "per-ip: {key: ip, RATE, cost: {bytes: response}}\n";
+    let cases = [
+        (late, "rate: 20000/min"),
+        ("per-ip: {key: ip, RATE, cost: {status: [404]}}\n", "rate: 3/min"),
+        ("per-ip: {key: ip, RATE, cost: {bytes: response, reserve: 500}}\n", "rate: 20000/min"),
+        ("per-ip: {key: ip, algorithm: leaky_bucket, RATE, burst: 5, max_delay: 2s}\n", "rate: 20/min"),
+        ("per-ip: {key: ip, RATE}\n  all: {key: global, rate: 200/min}\n", "rate: 5/min"),
+        ("per-ip: {key: ip, RATE, ban: {after: 3, within: 1m, for: 10m}}\n", "rate: 5/min"),
+    ];
+    for (limit, own) in cases {
+        let names = if limit.contains("all:") { "per-ip, all" } else { "per-ip" };
+        let with = |rate: &str| file(&format!("  {}", limit.replace("RATE", rate)), names);
+        let folder = Folder::with(&[("gateway.yaml", &with(own)), ("log", &log)]);
+        let told = report(&folder, &[]);
+        let of = |report: &Value| -> Value {
+            report["limits"].as_array().unwrap().iter().find(|limit| limit["name"] == "per-ip").unwrap().clone()
+        };
+        let suggested = of(&told)["suggested"].as_array().unwrap().clone();
+        assert!(!suggested.is_empty(), "{limit}: {}", of(&told));
+        for suggestion in suggested {
+            let rate = suggestion["rate"].as_str().unwrap();
+            std::fs::write(folder.path("gateway.yaml"), with(&format!("rate: {rate}"))).unwrap();
+            let refused = of(&report(&folder, &[]))["clients_refused"].as_u64().unwrap();
+            assert_eq!(suggestion["clients_refused"], refused, "{limit} {rate}");
+            let promised = suggestion["refused_clients"].as_f64().unwrap();
+            assert!(refused as f64 <= promised * 100.0, "{limit} {rate}: {refused} of 100, {promised}");
+        }
+    }
+}
+
+/// A limit that refuses nobody needs no other rate.
+#[test]
+fn what_is_enough_is_not_raised() {
+    let log: String = (0..200)
+        .map(|n| {
+            let (time, ip, status) = (1_719_850_000 + n * 7, n % 10, if n % 20 < 10 { 401 } else { 200 });
+            format!("{{\"time\": {time}, \"client_ip\": \"10.0.0.{ip}\", \"path\": \"/v1/x\", \"status\": {status}}}\n")
+        })
+        .collect();
+    let limit = "algorithm: sliding_window, rate: 5/min, cost: {status: [401]}";
+    let folder = Folder::with(&[("gateway.yaml", &rules(limit)), ("log", &log)]);
+    let told = report(&folder, &[]);
+    let found = &told["limits"][0];
+    assert_eq!(found["clients_refused"], 0, "{found}");
+    for suggestion in found["suggested"].as_array().unwrap() {
+        let count: u64 = suggestion["rate"].as_str().unwrap().strip_suffix("/min").unwrap().parse().unwrap();
+        assert!(count <= 5, "{suggestion}");
+    }
+}

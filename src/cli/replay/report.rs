@@ -199,11 +199,17 @@ impl Totals {
                 let text = key["key"].as_str().unwrap_or("(no key)");
                 out += &line!("{:>12} refused of {}", number(&key["refused"]), escaped(text));
             }
+            if let Some(why) = limit["suggestion_note"].as_str() {
+                out += &line!("             {}", escaped_whole(why));
+            }
             for suggestion in limit["suggested"].as_array().into_iter().flatten() {
-                let share = suggestion["refused_clients"].as_f64().unwrap_or(0.0) * 100.0;
                 out += &line!(
-                    "{:>12} refuses at most {share} % of the keys something",
-                    suggestion["rate"].as_str().unwrap_or_default()
+                    "{:>12} would refuse requests of {} of {} keys (at most {} %){}",
+                    text(&suggestion["rate"]),
+                    number(&suggestion["clients_refused"]),
+                    number(&suggestion["clients"]),
+                    suggestion["refused_clients"].as_f64().unwrap_or(0.0) * 100.0,
+                    if suggestion["current"] == true { ", as it is" } else { "" }
                 );
             }
         }

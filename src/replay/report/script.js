@@ -30,6 +30,8 @@ document.getElementById('summary').textContent =
 document.getElementById('facts').textContent =
   `${data.config} on ${data.logs.join(', ')}: ${count(data.lines)} lines, ${count(data.unreadable)} unreadable, ${count(data.unmatched)} match no route. ` +
   (axis.steps ? `From ${time(data.from)} to ${time(data.to)}.` : '');
+const trust = data.trust || [];
+document.getElementById('trust').append(...trust.map(one => el('li', {class: one.level === 'doubt' ? 'bad' : ''}, el('b', {text: one.level}), ' ' + one.text)));
 document.getElementById('assumptions').append(...data.assumptions.map(text => el('li', {text})));
 document.getElementById('footer').textContent = `sluicegate ${data.version}, replay. Times are UTC; here it is ${new Date().toString().slice(25, 33)}.`;
 
@@ -49,13 +51,13 @@ for (const limit of data.limits) {
   if (peaks.clients.some(n => n > 0)) {
     const label = at => at < peaks.bounds.length ? String(peaks.bounds[at]) : 'more';
     const all = peaks.clients.map((n, at) => [label(at), n, at < peaks.bounds.length && peaks.bounds[at] <= 1 ? color('good') : color('bad')]);
-    charts.append(bars('How close to the limit clients live: how many needed at most so many times the limit', all,
+    charts.append(bars('How close to the limit clients come: clients by the largest share of the limit that they needed', all,
       [['within the limit', color('good')], ['above it', color('bad')]], [['times the limit', false], ['clients', true]]));
   }
   parts.push(charts);
   if (limit.suggested.length) {
     const best = limit.suggested[0];
-    parts.push(el('div', {class: 'advice'}, el('p', {text: `Suggested: ${best.rate}. It refuses at most ${percent(best.refused_clients, 1)} of the clients anything (${count(best.clients_refused)} of ${count(best.clients)}), and stops the rest of what is above.`}),
+    parts.push(el('div', {class: 'advice'}, el('p', {text: best.current ? `${best.rate} is enough as it is: it refuses requests of ${count(best.clients_refused)} of ${count(best.clients)} clients.` : `Suggested: ${best.rate}. It would have refused requests of ${count(best.clients_refused)} of ${count(best.clients)} clients (at most ${percent(best.refused_clients, 1)}).`}),
       el('p', {}, el('code', {text: best.yaml}), ' ', copied(best.yaml))));
     parts.push(el('div', {class: 'scroll'}, table([['clients refused', true], ['rate', false], ['in the file', false]],
       limit.suggested.map(one => [`≤ ${percent(one.refused_clients, 1)} (${count(one.clients_refused)})`, one.rate, el('code', {text: one.yaml})]))));

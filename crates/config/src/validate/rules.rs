@@ -125,6 +125,14 @@ impl LimitConfig {
         Self { quota, mode, plans: Vec::new(), candidate: None, ..self.clone() }
     }
 
+    /// The quota of this limit as it would be if the file had another rate: with the burst that the file has, if it has one.
+    ///
+    /// # Errors
+    /// What is wrong with the rate, in the words of `sluicegate check`.
+    pub fn with_rate(&self, rate: &str) -> Result<Quota, Vec<String>> {
+        self.with_numbers(Some(rate), self.written.burst.as_ref().map(|burst| burst.value.0), None)
+    }
+
     /// The quota of this limit with other numbers: those of a rule. The rate is that of the limit if there is none, and the
     /// burst then too.
     ///
