@@ -3,13 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use sluicegate_counters::{Ask, CountedLimit, Counters, decide};
+use sluicegate_counters::{Ask, CostKind, CountedLimit, Counters, decide};
 use sluicegate_limiter::{
     Algorithm, FixedWindow, LeakyBucket, MAX_COUNT, MAX_LOG_PLACES, Quota, Rate, Slices, SlidingLog,
     SlidingWindow, Time, TokenBucket,
 };
 
 use super::Series;
+use super::answered::Answered;
 use crate::limit::{Limit, SelectedLimit};
 
 /// The numbers of sub-windows that are compared.
@@ -65,11 +66,11 @@ pub struct Judged {
 }
 
 impl Judged {
-    fn new(label: impl Into<String>, quota: Quota) -> Self {
+    fn new(label: impl Into<String>, quota: Quota, cost: CostKind) -> Self {
         let label = label.into();
         let counters = Arc::new(Counters::new(&quota, COUNTED_KEYS, 0));
         Self {
-            limit: Arc::new(CountedLimit::new(&label, quota, counters)),
+            limit: Arc::new(CountedLimit { cost, ..CountedLimit::new(&label, quota, counters) }),
             label,
             refused: 0,
             wrongly_refused: 0,
@@ -80,19 +81,28 @@ impl Judged {
         }
     }
 
-    /// Decides a request. `exact` is what the exact log decides; returns what this one does.
-    fn decide(&mut self, ask: &Ask<'_>, exact: Option<bool>, period: u64) -> bool {
+    /// Decides a request, which costs so much in the end. `exact` is what the exact log decides; returns what this one does.
+    fn decide(
+        &mut self,
+        ask: &Ask<'_>,
+        (cost, answered): (u64, &Answered<'_>),
+        exact: Option<bool>,
+        period: u64,
+    ) -> bool {
         let now = ask.at;
-        let admits = decide(&[Ask::new(&self.limit, ask.key, ask.cost, now)], false).admitted;
+        let own = Ask { base: ask.base, ..Ask::new(&self.limit, ask.key, ask.cost, now) };
+        let mut decision = decide(&[own], false);
+        answered.settle(&mut decision.holds, now);
+        let admits = decision.admitted;
         self.refused += u64::from(!admits);
         self.wrongly_refused += u64::from(!admits && exact == Some(true));
         self.wrongly_admitted += u64::from(admits && exact == Some(false));
         if admits {
-            self.admitted.add(now, 0, ask.cost);
+            self.admitted.add(now, 0, cost);
             let known = self.last.len() < MOST_KEYS || self.last.contains_key(&ask.key.get());
             if known {
                 let (last, sum) = self.last.entry(ask.key.get()).or_default();
-                *sum = sum.wrapping_add(within(last, (now.as_nanos(), ask.cost), period));
+                *sum = sum.wrapping_add(within(last, (now.as_nanos(), cost), period));
                 self.most = self.most.max(*sum);
             }
         }
@@ -131,13 +141,16 @@ impl LimitComparison {
             ("sliding window, 10 slices", window(10)),
             ("sliding window, 10 slices, strict", strict(10)),
         ];
-        let algorithms = all.into_iter().filter_map(|(label, quota)| Some(Judged::new(label, quota?)));
-        let windows = WINDOWS.iter().filter_map(|slices| Some((*slices, Judged::new("", window(*slices)?))));
+        let cost = limit.counted.cost;
+        let algorithms = all.into_iter().filter_map(|(label, quota)| Some(Judged::new(label, quota?, cost)));
+        let windows =
+            WINDOWS.iter().filter_map(|slices| Some((*slices, Judged::new("", window(*slices)?, cost))));
         Some(Self {
             rate,
             exact: Judged::new(
                 "exact sliding log",
                 Quota::SlidingLog(SlidingLog::new(rate, false).ok()?, rate),
+                cost,
             ),
             algorithms: algorithms.collect(),
             windows: windows.collect(),
@@ -147,15 +160,16 @@ impl LimitComparison {
         })
     }
 
-    fn add(&mut self, ask: &Ask<'_>) {
+    fn add(&mut self, ask: &Ask<'_>, answered: &Answered<'_>) {
         let period = self.rate.period().as_nanos();
         self.requests += 1;
-        let exact = self.exact.decide(ask, None, period);
+        let cost = answered.cost(ask);
+        let exact = self.exact.decide(ask, (cost, answered), None, period);
         for judged in self.algorithms.iter_mut().chain(self.windows.iter_mut().map(|(_, judged)| judged)) {
-            judged.decide(ask, Some(exact), period);
+            judged.decide(ask, (cost, answered), Some(exact), period);
         }
         if self.errors.len() < MOST_KEYS || self.errors.contains_key(&ask.key.get()) {
-            self.measure(ask.key.get(), ask.at, ask.cost);
+            self.measure(ask.key.get(), ask.at, cost);
         }
     }
 
@@ -192,10 +206,10 @@ impl Comparison {
     }
 
     /// Decides a request by all algorithms.
-    pub(super) fn add(&mut self, selected: &[SelectedLimit<'_>], asks: &[Ask<'_>]) {
+    pub(super) fn add(&mut self, selected: &[SelectedLimit<'_>], asks: &[Ask<'_>], answered: &Answered<'_>) {
         for (one, ask) in selected.iter().zip(asks).filter(|(one, _)| !one.candidate) {
             if let Some(limit) = &mut self.limits[one.index] {
-                limit.add(ask);
+                limit.add(ask, answered);
             }
         }
     }

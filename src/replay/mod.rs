@@ -1,6 +1,7 @@
 //! Replays access logs: the decisions of the serving code on past requests, at the times in the log.
 
 mod against;
+mod answered;
 mod arrivals;
 mod compare;
 mod demand;

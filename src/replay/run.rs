@@ -9,6 +9,7 @@ use http::StatusCode;
 use sluicegate_limiter::{Span, Time};
 
 use super::Request;
+use super::answered::Answered;
 use super::compare::Comparison;
 use super::row::Row;
 use super::statistics::Statistics;
@@ -19,13 +20,11 @@ use crate::auth::Answers;
 use crate::client_address;
 use crate::keys::KeyText;
 use crate::limit::{self, Decision, Holds, Limit};
-use crate::request::cost::settled;
 use crate::request::early_reject::{EarlyExit, EarlyReject, Unauthenticated};
 use crate::request::pipeline::match_answered;
 use crate::request::verdict::{Matched, Origin, SkipReason};
 use crate::respond::{reported_verdict, retry_after};
 use crate::snapshot::{Snapshot, Target};
-use sluicegate_wire::Headers;
 
 /// The state of a replay.
 pub struct Replay<'s> {
@@ -247,15 +246,16 @@ impl<'s> Replay<'s> {
             self.counts[*index].without_key += 1;
         }
         let mut decision = matched.decide(self.now, false);
+        let answered = Answered::new(self.snapshot, request, status);
         if let Some(statistics) = &mut self.statistics {
-            observe(statistics, &self.snapshot.limits, &matched, &decision, self.now);
+            observe(statistics, &self.snapshot.limits, &matched, &decision, (self.now, &answered));
         }
         if let Some(comparison) = &mut self.comparison {
-            comparison.add(&matched.selected, &matched.asks);
+            comparison.add(&matched.selected, &matched.asks, &answered);
         }
         let reported = reported_verdict(&matched.selected, &decision);
         let key = reported.map(|at| std::mem::take(&mut matched.asks[at].text)).unwrap_or_default();
-        self.row(&matched, &mut decision, (reported, key), request, status)
+        self.row(&matched, &mut decision, (reported, key), request, &answered)
     }
 
     fn row(
@@ -264,7 +264,7 @@ impl<'s> Replay<'s> {
         decision: &mut Decision,
         (reported, key): (Option<usize>, KeyText),
         request: &Request,
-        status: Option<StatusCode>,
+        answered: &Answered<'_>,
     ) -> Row<'s> {
         let selected = &matched.selected;
         let (mut shadow, mut candidate) = (Vec::new(), Vec::new());
@@ -299,15 +299,7 @@ impl<'s> Replay<'s> {
             key,
         };
         let mut holds = std::mem::take(&mut decision.holds);
-        if let Some(status) = status {
-            // Logs do not have the headers of answers.
-            let none = Headers::new();
-            holds.answered(|late, base| {
-                let cost = self.snapshot.late_cost(late.limit);
-                cost.map_or(Some((base, 0)), |cost| settled(cost, base, (status, &none), || {}))
-            });
-            holds.settle(self.now, request.bytes.unwrap_or(0), request.received.unwrap_or(0));
-        }
+        answered.settle(&mut holds, self.now);
         let duration = request.duration.map(|(duration, _)| duration);
         if holds.has_places() {
             self.without_duration += u64::from(duration.is_none());
@@ -324,7 +316,7 @@ fn observe(
     limits: &[Arc<Limit>],
     matched: &Matched<'_>,
     decision: &Decision,
-    now: Time,
+    (now, answered): (Time, &Answered<'_>),
 ) {
     let identity = (matched.identity.plan(), matched.identity.consumer());
     statistics.groups.add(&matched.route.name, identity, !decision.admitted);
@@ -337,7 +329,7 @@ fn observe(
             continue; // another limit refuses, and this one counts nothing
         }
         let usual = Arc::ptr_eq(one.limit, &limits[one.index]);
-        let (key, asked) = ((ask.key, &ask.text), (now, ask.cost));
+        let (key, asked) = ((ask.key, &ask.text), (now, answered.cost(ask)));
         statistics.limits[one.index].add(one.limit, key, asked, refused, (usual, statistics.all_keys));
     }
 }

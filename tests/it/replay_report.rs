@@ -247,7 +247,13 @@ fn every_suggestion_is_replayed() {
         let folder = Folder::with(&[("gateway.yaml", &with(own)), ("log", &log)]);
         let told = report(&folder, &[]);
         let of = |report: &Value| -> Value {
-            report["limits"].as_array().unwrap().iter().find(|limit| limit["name"] == "per-ip").unwrap().clone()
+            report["limits"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|limit| limit["name"] == "per-ip")
+                .unwrap()
+                .clone()
         };
         let suggested = of(&told)["suggested"].as_array().unwrap().clone();
         assert!(!suggested.is_empty(), "{limit}: {}", of(&told));
@@ -280,4 +286,24 @@ fn what_is_enough_is_not_raised() {
         let count: u64 = suggestion["rate"].as_str().unwrap().strip_suffix("/min").unwrap().parse().unwrap();
         assert!(count <= 5, "{suggestion}");
     }
+}
+
+/// Algorithms are compared by what requests cost in the end.
+#[test]
+fn algorithms_count_late_costs() {
+    let line = |n: u64| {
+        format!(
+            "{{\"time\": {}, \"client_ip\": \"10.0.0.1\", \"path\": \"/v1/x\", \"status\": 200, \"bytes\": 500}}\n",
+            1_719_850_000 + n
+        )
+    };
+    let log: String = (0..10).map(line).collect();
+    let limit = "algorithm: fixed_window, rate: 1000/min, cost: {bytes: response, request: 0}";
+    let folder = Folder::with(&[("gateway.yaml", &rules(limit)), ("log", &log)]);
+    let told = report(&folder, &["--compare-algorithms"]);
+    assert_eq!(told["refused"], 8, "two use the limit up: {told}");
+    let rows = told["algorithms"][0]["rows"].as_array().unwrap();
+    let of = |label: &str| rows.iter().find(|row| row["label"] == label).unwrap()["refused"].as_u64().unwrap();
+    assert_eq!((of("exact sliding log"), of("fixed window")), (8, 8));
+    assert!(of("token bucket") >= 7, "{rows:?}");
 }
