@@ -24,6 +24,11 @@ impl<'c> ShownKeys<'c> {
         Self { config, parameters, secrets: false }
     }
 
+    /// Shows keys as this configuration shows them to operators.
+    pub(crate) fn for_operators(config: &'c Config) -> Self {
+        Self::new(config).with_secrets(config.admin.as_ref().is_some_and(|admin| admin.show_keys))
+    }
+
     /// Shows secrets too, if `secrets` is set.
     #[must_use]
     pub(crate) fn with_secrets(self, secrets: bool) -> Self {

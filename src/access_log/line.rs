@@ -79,6 +79,7 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
         Known::Limit => {
             object.optional(name, record.limit.as_ref().map(|(index, _)| limit_name(index).as_bytes()));
         }
+        Known::Key => object.optional(name, record.key.as_ref().map(|key| key.as_bytes())),
         Known::Remaining => {
             if let Some((_, remaining)) = record.limit {
                 object.number(name, remaining);

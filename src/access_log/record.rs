@@ -30,6 +30,10 @@ pub struct Record {
     pub(crate) outcome: Option<Outcome>,
     /// The limit that the response headers report: its index, and what it has left.
     pub(crate) limit: Option<(usize, u64)>,
+    /// The key of the request under that limit, as operators are shown it.
+    pub(crate) key: Option<Box<str>>,
+    /// Whether the log has a field for it.
+    pub(crate) wants_key: bool,
     /// How long a refused client has to wait.
     pub(crate) retry_after: Option<Span>,
     /// How long limits delay it.
@@ -131,6 +135,7 @@ impl Record {
         let wanted_value = |known, name| if wants(&[known]) { value(name) } else { None };
         let mut record = Self::blank(client, peer, scheme);
         record.wants_identity = wants(&[Known::Consumer, Known::Plan, Known::User]);
+        record.wants_key = wants(&[Known::Key]);
         record.wants_server = wants(&[Known::Server]);
         record.head = Some(Head {
             method: parts.method.clone(),
@@ -166,6 +171,8 @@ impl Record {
             detail: None,
             outcome: None,
             limit: None,
+            key: None,
+            wants_key: false,
             retry_after: None,
             delay: Span::ZERO,
             shadow: SmallVec::new(),

@@ -320,8 +320,7 @@ impl Snapshot {
 
     /// Keys as operators see them.
     pub(crate) fn shown_keys(&self) -> ShownKeys<'_> {
-        let all = self.config.admin.as_ref().is_some_and(|admin| admin.show_keys);
-        ShownKeys::new(&self.config).with_secrets(all)
+        ShownKeys::for_operators(&self.config)
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::harness::Folder;
 use crate::harness::folder::text;
+use crate::harness::{Folder, Setup, program, until};
 
 const PER_IP: &str = "listen: [127.0.0.1:18080]\nlimits: {per-ip: {key: ip, rate: 2/min}}\n\
     routes: [{respond: {status: 200}, limits: [per-ip]}]\n";
@@ -220,4 +220,40 @@ fn json_of_any_kind_can_be_mapped() {
     assert_eq!((&mapped["admitted"], &mapped["refused"]), (&json!(2), &json!(2)));
     let wrong = folder.run(&["replay", "log", "--map", "when=ts"]);
     assert!(text(&wrong).contains("`when` is not one of time, client_ip"), "{}", text(&wrong));
+}
+
+/// What a gateway logged, replayed under its own configuration, is decided as it was: by consumer, plan and API key, although the
+/// log has no credentials. Keys that are secret are logged as digests.
+#[test]
+fn a_gateway_replays_its_own_log() {
+    let digest = "6ab9f1eb8f7d3388f4f9d586f66e99fd54080df2c446f0e58668b09c08a16dd0"; // of k1
+    let gateway = Setup::default()
+        .file("consumers.yaml", &format!("- {{name: acme, key: sha256:{digest}, plan: pro}}\n"))
+        .start(
+            "access_log: {path: access.log, fields: [time, client_ip, path, status, outcome, limit, key, consumer, plan]}\n\
+             auth: {api_key: {consumers: consumers.yaml}}\n\
+             limits:\n  by-consumer: {key: consumer, rate: 2/day, plans: {pro: {rate: 4/day}}}\n  \
+             by-key: {key: api_key, rate: 3/day}\n\
+             routes:\n  - {name: a, match: {path: /a}, respond: {status: 200}, limits: [by-consumer]}\n  \
+             - {name: b, match: {path: /b}, respond: {status: 200}, limits: [by-key]}\n",
+        );
+    assert_eq!(gateway.statuses(6, "/a", &[("x-api-key", "k1")]), [200, 200, 200, 200, 429, 429]);
+    assert_eq!(gateway.statuses(4, "/b", &[("x-api-key", "k1")]), [200, 200, 200, 429]);
+    assert_eq!(gateway.statuses(5, "/b", &[("x-api-key", "k2")]), [200, 200, 200, 429, 429]);
+    let log = until("all is logged", || {
+        let log = std::fs::read_to_string(gateway.path("access.log")).unwrap_or_default();
+        (log.lines().count() == 15).then_some(log)
+    });
+    assert!(log.contains("\"key\":\"api_key:sha256:6ab9f1eb8f7d3388\"") && !log.contains("k1\""), "{log}");
+    let replayed = program()
+        .args(["replay", "access.log", "--decisions", "out.jsonl", "--host", "api.test"])
+        .current_dir(gateway.path("."))
+        .output()
+        .unwrap();
+    assert_eq!(replayed.status.code(), Some(0), "{}", text(&replayed));
+    let member =
+        |line: &str| serde_json::from_str::<Value>(line).unwrap()["outcome"].as_str().unwrap().to_owned();
+    let rows = std::fs::read_to_string(gateway.path("out.jsonl")).unwrap();
+    let (was, is): (Vec<_>, Vec<_>) = (log.lines().map(member).collect(), rows.lines().map(member).collect());
+    assert_eq!(was, is, "{}", text(&replayed));
 }

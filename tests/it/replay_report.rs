@@ -303,7 +303,8 @@ fn algorithms_count_late_costs() {
     let told = report(&folder, &["--compare-algorithms"]);
     assert_eq!(told["refused"], 8, "two use the limit up: {told}");
     let rows = told["algorithms"][0]["rows"].as_array().unwrap();
-    let of = |label: &str| rows.iter().find(|row| row["label"] == label).unwrap()["refused"].as_u64().unwrap();
+    let of =
+        |label: &str| rows.iter().find(|row| row["label"] == label).unwrap()["refused"].as_u64().unwrap();
     assert_eq!((of("exact sliding log"), of("fixed window")), (8, 8));
     assert!(of("token bucket") >= 7, "{rows:?}");
 }

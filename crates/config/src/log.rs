@@ -215,6 +215,8 @@ known! {
     Detail = "detail", usual;
     /// The limit that the rate limit headers describe.
     Limit = "limit", usual;
+    /// The key of the request under that limit; secrets as digests.
+    Key = "key";
     /// Its remaining quota.
     Remaining = "remaining", usual;
     /// Seconds until a retry can be admitted.

@@ -48,8 +48,14 @@ impl LineParser {
             false => behind(rest, self.known.duration, &mut headers),
         };
         let format = if host.is_some() { Format::VhostCombined } else { format };
-        // Traefik writes when a request arrived, all others when it ended.
-        let time_of = if format == Format::TraefikText { TimeOf::Arrival } else { TimeOf::End };
+        // Traefik and Apache write when a request arrived, nginx when it ended. Apache is known by what only it writes: several hosts,
+        // and durations in microseconds.
+        let is_micros = matches!(duration, Some((_, Unit::Micros)));
+        let time_of = match format {
+            Format::TraefikText | Format::VhostCombined => TimeOf::Arrival,
+            _ if is_micros => TimeOf::Arrival,
+            _ => TimeOf::End,
+        };
         let request = Request::new(format, (time, time_of), client, head(method, target, host, headers)?);
         Ok(Request { coarse: true, duration, unknown_number, ..request }.answered(status, bytes))
     }

@@ -16,6 +16,8 @@ mod json;
 mod members;
 mod proxies;
 mod request;
+#[cfg(test)]
+mod samples;
 mod texts;
 mod times;
 mod wrapped;

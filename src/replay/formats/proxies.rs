@@ -4,39 +4,59 @@ use sluicegate_wire::Headers;
 
 use super::durations::Unit;
 use super::request::{Format, Request, TimeOf, add_header, head, request_line};
-use super::texts::{Field, address, fields, unescaped};
-use super::times::{is_date, of_haproxy, of_text};
+use super::texts::{Field, address, fields, quoted, unescaped};
+use super::times::{of_haproxy, of_text};
 use super::{LineError, bad};
 
 fn number(field: Option<&Field<'_>>) -> Option<u64> {
     field?.text.parse().ok()
 }
 
+/// What Envoy writes in quotes, which it does not escape.
+struct Quoted<'a> {
+    forwarded: &'a str,
+    agent: &'a str,
+    host: &'a str,
+    /// What follows the quotes.
+    behind: &'a str,
+}
+
+/// The texts of `"X-FORWARDED-FOR" "AGENT" "ID" "HOST" "SERVER" …`: the agent is what stands between the first and the last three.
+fn quoted_by_envoy(line: &str) -> Option<Quoted<'_>> {
+    let (inner, behind) = line.trim_start().strip_prefix('"')?.rsplit_once('"')?;
+    let (forwarded, rest) = inner.split_once("\" \"")?;
+    let mut from_right = rest.rsplitn(4, "\" \"");
+    let (_server, host, _id) = (from_right.next()?, from_right.next()?, from_right.next()?);
+    Some(Quoted { forwarded, agent: from_right.next()?, host, behind })
+}
+
 /// `[TIME] "METHOD TARGET VERSION" STATUS FLAGS RECEIVED SENT MILLISECONDS UPSTREAM-MILLISECONDS "X-FORWARDED-FOR" "AGENT" "ID"
 /// "HOST" "SERVER"`; Istio has three more fields behind the flags, and addresses at the end. The time is that of the arrival.
 pub(super) fn envoy(line: &str) -> Result<Request, LineError> {
-    let all: Vec<Field<'_>> = fields(line).collect();
-    let [time, request, status, _flags, behind @ ..] = all.as_slice() else { return bad("no log of Envoy") };
-    let time = time.text.trim_matches(['[', ']']);
-    if !is_date(time) {
-        return bad(format!("`{time}` is not a time such as 2026-11-27T06:00:00.000Z"));
-    }
-    let plain = unescaped(request.text);
+    let few = || LineError("it has fewer fields than the default format of Envoy".into());
+    let (time, rest) = line[1..].split_once(']').ok_or_else(few)?;
+    let (request, rest) = quoted(rest).ok_or_else(few)?;
+    let plain = unescaped(request);
     let (method, target) = request_line(&plain)?;
-    let behind = if number(behind.first()).is_some() { behind } else { behind.get(3..).unwrap_or_default() };
-    let [received, sent, took, _of_upstream, forwarded, agent, _id, host, _server, rest @ ..] = behind else {
-        return bad("it has fewer fields than the default format of Envoy");
-    };
+    let mut words = rest.split_whitespace();
+    let (status, _flags) = words.next().zip(words.next()).ok_or_else(few)?;
+    // Istio has the details of the answer and of the connection, and in quotes the reason of a failure, in front of the numbers.
+    let is_istio = words.next().is_some_and(|word| word.parse::<u64>().is_err());
+    let rest = if is_istio { quoted(rest).ok_or_else(few)?.1 } else { rest };
+    let (numbers, texts) = rest.split_at(rest.find('"').ok_or_else(few)?);
+    let numbers: Vec<&str> = numbers.split_whitespace().skip(if is_istio { 0 } else { 2 }).collect();
+    let [received, sent, took, ..] = numbers.as_slice() else { return Err(few()) };
+    let Quoted { forwarded, agent, host, behind } = quoted_by_envoy(texts).ok_or_else(few)?;
     let mut headers = Headers::new();
-    add_header(&mut headers, "user-agent", &unescaped(agent.text));
+    add_header(&mut headers, "user-agent", agent);
     // Istio names the client; otherwise it is the last that X-Forwarded-For names.
-    let client = match rest.get(3).and_then(|field| address(field.text).ok()) {
+    let client = match behind.split_whitespace().nth(3).and_then(|word| address(word).ok()) {
         Some(client) => {
-            add_header(&mut headers, "x-forwarded-for", forwarded.text);
+            add_header(&mut headers, "x-forwarded-for", forwarded);
             client
         }
         None => {
-            let (before, last) = forwarded.text.rsplit_once(',').unwrap_or(("", forwarded.text));
+            let (before, last) = forwarded.rsplit_once(',').unwrap_or(("", forwarded));
             add_header(&mut headers, "x-forwarded-for", before);
             match address(last.trim()) {
                 Ok(client) => client,
@@ -48,12 +68,10 @@ pub(super) fn envoy(line: &str) -> Result<Request, LineError> {
             }
         }
     };
-    let host = Some(unescaped(host.text));
-    let parts = head(method, target, host.as_deref(), headers)?;
+    let parts = head(method, target, Some(host), headers)?;
     let request = Request::new(Format::Envoy, (of_text(time)?, TimeOf::Arrival), client, parts);
-    let duration = Unit::Millis.parse(took.text);
-    Ok(Request { duration, received: number(Some(received)), ..request }
-        .answered(number(Some(status)), number(Some(sent))))
+    Ok(Request { duration: Unit::Millis.parse(took), received: received.parse().ok(), ..request }
+        .answered(status.parse().ok(), sent.parse().ok()))
 }
 
 /// `ADDRESS:PORT [TIME] FRONTEND BACKEND/SERVER TR/Tw/Tc/Tr/Ta STATUS BYTES - - ---- … {…} "METHOD TARGET VERSION"`. The time is

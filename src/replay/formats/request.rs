@@ -149,7 +149,7 @@ pub(super) fn head(
 /// The method and the target of `METHOD TARGET VERSION`.
 pub(super) fn request_line(text: &str) -> Result<(&str, &str), LineError> {
     let mut words = text.split(' ');
-    match (words.next().filter(|method| !method.is_empty()), words.next()) {
+    match (words.next().filter(|method| !matches!(*method, "" | "-")), words.next()) {
         (Some(method), Some(target)) => Ok((method, target)),
         _ => bad("no \"request\""),
     }

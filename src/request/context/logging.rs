@@ -7,6 +7,7 @@ use crate::access_log::{End, Outcome, Record};
 use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Evaluated, Matched};
 use crate::respond::{reported_verdict, retry_after};
+use crate::shown_key::ShownKeys;
 use crate::snapshot::{Snapshot, Target};
 use crate::telemetry::span;
 use crate::trace::Trace;
@@ -70,8 +71,8 @@ impl RequestContext {
     }
 
     /// Logs the decision of the limits.
-    pub fn log_evaluation(&self, evaluated: Evaluated<'_, '_>) {
-        let Evaluated { matched: Matched { selected, .. }, decision, .. } = evaluated;
+    pub fn log_evaluation(&self, evaluated: Evaluated<'_, '_>, snapshot: &Snapshot) {
+        let Evaluated { matched: Matched { selected, asks, .. }, decision, .. } = evaluated;
         self.note(|record| {
             let served = decision.admitted && !decision.unavailable;
             record.outcome = Some(if served { Outcome::Admitted } else { Outcome::Refused });
@@ -81,6 +82,10 @@ impl RequestContext {
             if let Some(at) = reported_verdict(selected, decision) {
                 let verdict = &decision.verdicts[at];
                 record.limit = Some((selected[at].index, verdict.usage.remaining));
+                if record.wants_key {
+                    record.key =
+                        ShownKeys::for_operators(&snapshot.config).text(&asks[at].text).map(Into::into);
+                }
                 record.retry_after = retry_after(verdict).filter(|_| !served);
             }
             record.delay = decision.delay;
