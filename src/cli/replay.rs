@@ -3,7 +3,6 @@
 mod logs;
 mod order;
 mod report;
-mod suggest;
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -20,7 +19,6 @@ use sluicegate_limiter::{Span, Time};
 
 use self::logs::{End, STDIN};
 use self::report::{Totals, escaped, of_unmatched};
-use self::suggest::Reading;
 use super::{ConfigOption, FAILED, INVALID, fail, print, say};
 use crate::access_log::Outcome;
 use crate::replay::{
@@ -247,13 +245,9 @@ fn replay(
     if let Some(decisions) = &mut decisions {
         decisions.out.flush().map_err(|error| unwritten(decisions.path, &error))?;
     }
-    let reading = Reading { logs: &logs, known: &known, arrivals: settings, listener };
-    let pass = |number: usize| {
-        let bar = progress(&logs);
-        bar.set_message(format!("replaying suggested rates, pass {number}"));
-        bar
-    };
-    let suggestions = suggest::suggestions(&replay, reading, pass);
+    let tries = progress_of_tries();
+    let suggestions = crate::replay::suggestions(&replay, &|| tries.inc(1));
+    tries.finish_and_clear();
     let against = old.as_ref().map(|(_, against)| against);
     let input = Input {
         replay: &replay,
@@ -438,6 +432,18 @@ fn progress(logs: &[PathBuf]) -> ProgressBar {
     let template = "{wide_bar} {bytes}/{total_bytes} {msg}, {eta} left";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(size).with_style(style);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// Counts the rates that are tried for suggestions.
+fn progress_of_tries() -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{spinner} trying rates: {pos}");
+    let bar =
+        ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }

@@ -22,7 +22,11 @@ pub(super) struct Answered<'s> {
 impl<'s> Answered<'s> {
     /// The answer with this status.
     pub(super) fn new(snapshot: &'s Snapshot, request: &Request, status: Option<StatusCode>) -> Self {
-        let (sent, received) = (request.bytes.unwrap_or(0), request.received.unwrap_or(0));
+        Self::of(snapshot, status, request.bytes.unwrap_or(0), request.received.unwrap_or(0))
+    }
+
+    /// An answer of so many bytes to a request of so many bytes.
+    pub(super) fn of(snapshot: &'s Snapshot, status: Option<StatusCode>, sent: u64, received: u64) -> Self {
         Self { snapshot, status, sent, received }
     }
 

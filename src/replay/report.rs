@@ -45,8 +45,8 @@ pub struct Input<'a> {
     pub assumptions: Vec<String>,
     /// Whether the result can be trusted.
     pub trust: Vec<Finding>,
-    /// The suggested rates by the index of the limit, and why there are none.
-    pub suggestions: Result<Vec<Vec<Suggestion>>, String>,
+    /// The suggested rates by the index of the limit, or why there are none.
+    pub suggestions: Vec<Result<Vec<Suggestion>, String>>,
     /// The other configuration and the differences.
     pub against: Option<(String, &'a Against)>,
 }
@@ -76,9 +76,10 @@ impl Input<'_> {
                 "candidate_refused": count.candidate_refused,
             });
             if let (Some(found), Some(told)) = (statistics.limits.get(at), told.as_object_mut()) {
-                let suggestions = match &self.suggestions {
-                    Ok(all) => Ok(all.get(at).map_or(&[][..], Vec::as_slice)),
-                    Err(why) => Err(why.as_str()),
+                let suggestions = match self.suggestions.get(at) {
+                    Some(Ok(all)) => Ok(all.as_slice()),
+                    Some(Err(why)) => Err(why.as_str()),
+                    None => Ok(&[][..]),
                 };
                 told.extend(of_limit(limit, found, (axis, statistics.all_keys), &shown, suggestions));
             }

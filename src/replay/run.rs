@@ -11,6 +11,7 @@ use sluicegate_limiter::{Span, Time};
 use super::Request;
 use super::answered::Answered;
 use super::compare::Comparison;
+use super::recording::Recording;
 use super::row::Row;
 use super::statistics::Statistics;
 use super::trust::Trust;
@@ -46,6 +47,8 @@ pub struct Replay<'s> {
     pub unmatched: Unmatched,
     /// What is observed of the logs.
     pub trust: Trust,
+    /// What limits were asked, if rates are to be suggested.
+    pub(super) recording: Option<Recording<'s>>,
 }
 
 /// The decisions of one limit.
@@ -68,9 +71,16 @@ pub struct LimitCount {
 }
 
 /// The end of a request, which releases its holds.
-struct Ending {
-    at: Time,
+pub(super) struct Ending {
+    pub(super) at: Time,
     _holds: Holds,
+}
+
+impl Ending {
+    /// A request that ends then.
+    pub(super) fn new(at: Time, holds: Holds) -> Self {
+        Self { at, _holds: holds }
+    }
 }
 
 impl PartialEq for Ending {
@@ -107,6 +117,7 @@ impl<'s> Replay<'s> {
             without_duration: 0,
             unmatched: Unmatched::default(),
             trust: Trust::default(),
+            recording: None,
         }
     }
 
@@ -114,7 +125,8 @@ impl<'s> Replay<'s> {
     /// With `all_keys`, about every key, and not only those that are refused something.
     #[must_use]
     pub fn with_statistics(self, all_keys: bool) -> Self {
-        Self { statistics: Some(Statistics::new(self.counts.len(), all_keys)), ..self }
+        let recording = all_keys.then(Recording::default);
+        Self { statistics: Some(Statistics::new(self.counts.len(), all_keys)), recording, ..self }
     }
 
     /// Decides by every algorithm too, if `compare` is set.
@@ -247,6 +259,9 @@ impl<'s> Replay<'s> {
         }
         let mut decision = matched.decide(self.now, false);
         let answered = Answered::new(self.snapshot, request, status);
+        if let Some(recording) = &mut self.recording {
+            recording.add(self.snapshot, (&matched, self.now), request, status);
+        }
         if let Some(statistics) = &mut self.statistics {
             observe(statistics, &self.snapshot.limits, &matched, &decision, (self.now, &answered));
         }
@@ -304,7 +319,7 @@ impl<'s> Replay<'s> {
         if holds.has_places() {
             self.without_duration += u64::from(duration.is_none());
             let at = self.now.plus(row.delay).plus(duration.unwrap_or_default());
-            self.in_flight.push(Reverse(Ending { at, _holds: holds }));
+            self.in_flight.push(Reverse(Ending::new(at, holds)));
         }
         row
     }
