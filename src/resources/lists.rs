@@ -30,6 +30,10 @@ fn from_file(file: &FileRef, before: Option<&LoadedConfig>, report: &mut Report)
         .map_err(|unusable| {
             let mut problem = file.problem(unusable.message);
             problem.details = unusable.details;
+            if !file.path.exists() {
+                problem =
+                    problem.help("a list is a text file with one address or network a line; it may be empty");
+            }
             report.error(problem);
         })
         .ok()

@@ -37,6 +37,7 @@ mod excess;
 mod explain;
 mod failures;
 mod fair;
+mod foreign_words;
 mod forwarding;
 mod grpc;
 mod guessing;

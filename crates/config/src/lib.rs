@@ -16,6 +16,7 @@ mod cors;
 mod cost;
 mod env;
 mod fair;
+mod foreign;
 #[cfg(feature = "schema")]
 mod hints;
 mod host_name;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use http::HeaderName;
 use serde::{Serialize, Serializer};
 
+use super::at::At;
 use super::model::ApiKeyConfig;
 
 /// Headers that are secrets, whatever they are called here.
@@ -55,6 +56,9 @@ pub struct AccessLogConfig {
     pub sample: Sample,
     /// Bytes that may wait to be written; what comes beyond them is dropped, and counted.
     pub buffer: usize,
+    /// Where the file stands in the configuration.
+    #[serde(skip)]
+    pub written: Option<At<()>>,
 }
 
 /// Where the lines go.

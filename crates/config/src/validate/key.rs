@@ -7,6 +7,7 @@ use http::HeaderName;
 use super::header_name;
 use super::limit::Context;
 use crate::at::At;
+use crate::foreign;
 use crate::model::Exempt;
 use crate::parse_network;
 use crate::read::OneOrMany;
@@ -151,10 +152,14 @@ fn named(part: &str) -> Result<Part, Option<(String, String)>> {
 }
 
 fn unknown(text: &At<String>) -> Problem {
-    let known = PLAIN.iter().map(Part::name).chain(["header:", "query:", "cookie:", "path:", "jwt:"]);
+    let known = |text: &str| PLAIN.iter().any(|part| part.name() == text) || named(text).is_ok();
     let problem = text.problem(format!("unknown key `{}`", text.value));
-    problem.did_you_mean(&text.value, known, || {
-        "known keys: ip, ip/BITS, api_key, consumer, user, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM, tls:subject, tls:fingerprint".to_owned()
+    if let Some(ours) = foreign::limit_key(&text.value, &known) {
+        return problem.help(format!("write `{ours}`"));
+    }
+    let names = PLAIN.iter().map(Part::name).chain(["header:", "query:", "cookie:", "path:", "jwt:"]);
+    problem.did_you_mean(&text.value, names, || {
+        "such as ip, consumer, user, path or header:NAME; docs/configuration.md#keys has all keys".to_owned()
     })
 }
 

@@ -32,6 +32,7 @@ pub(super) fn access_log(
                 redact: secret_parameters(api_key),
                 sample: Sample::ALL,
                 buffer: BUFFER as usize,
+                written: None,
             });
         }
     };
@@ -60,6 +61,7 @@ pub(super) fn access_log(
         redact,
         sample,
         buffer: buffer.unwrap_or(BUFFER) as usize,
+        written: raw.path.as_ref().map(|path| At { at: path.at, value: () }),
     })
 }
 
