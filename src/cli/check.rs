@@ -41,6 +41,20 @@ pub(super) struct Args {
     admin: AdminOptions,
 }
 
+impl Args {
+    /// `check` of a configuration, without anything else.
+    pub(super) fn of(config: &Source) -> Self {
+        Self {
+            file: ConfigFile { file: None },
+            option: ConfigOption { config: config.clone() },
+            strict: false,
+            connect: false,
+            against_running: false,
+            admin: AdminOptions::default(),
+        }
+    }
+}
+
 pub(super) fn run(args: &Args) -> ExitCode {
     let source = args.file.or(&args.option);
     let mut loaded = match source.load() {
@@ -76,7 +90,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
     if args.against_running {
         say(format_args!("{summary}\n"));
-        return match against_running(source, &args.admin) {
+        return match against_running(source, &args.admin.or(source)) {
             Ok(diff) => super::diff::show(&diff, false),
             Err(message) => fail(INVALID, message),
         };

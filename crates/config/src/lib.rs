@@ -173,6 +173,12 @@ pub fn consumers_file(text: &str, folder: &Path) -> Result<Option<(PathBuf, Vec<
     }
 }
 
+/// The address of the admin API as a configuration writes it; `None` if there is none, or it cannot be read. Mistakes
+/// elsewhere in the file do not matter.
+pub fn admin_address(text: &str) -> Option<String> {
+    Some(raw(text, &mut Report::default())?.admin?.value.address?.value)
+}
+
 fn raw(text: &str, report: &mut Report) -> Option<raw::RawConfig> {
     let mut tree = yaml_tree::parse(text).map_err(|problem| report.error(problem)).ok()?;
     match &mut tree.value {

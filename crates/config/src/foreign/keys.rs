@@ -136,7 +136,6 @@ pub(super) const KEYS: &[Key] = &[
         LIMIT,
         &[
             "by",
-            "keys",
             "limit_by",
             "group_by",
             "identifier",
