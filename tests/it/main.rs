@@ -68,6 +68,7 @@ mod late_costs;
 mod limits;
 mod lists;
 mod live;
+mod log_secrets;
 mod long_answers;
 mod metrics;
 mod odd_files;
