@@ -54,7 +54,7 @@ pub(super) fn warn_of_lists(config: &Config, lists: &[Option<Arc<AddressList>>],
     let only: HashSet<usize> = only.collect();
     for (index, list) in config.lists.iter().enumerate() {
         if only.contains(&index) && loaded(index).is_some_and(AddressList::is_empty) {
-            let message = format!("nobody is on the list `{}`, which alone is let in", list.name);
+            let message = format!("the list `{}` is empty, and only its addresses are allowed", list.name);
             report.warning(Problem::new(list.at, message).help("every request there is answered 403"));
         }
     }

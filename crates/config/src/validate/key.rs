@@ -68,7 +68,8 @@ fn alternatives(text: &At<String>, context: Context<'_>, report: &mut Report) ->
         let name = piece.trim();
         if name.is_empty() {
             report.error(
-                text.problem("a `|` of the key has nothing beside it").help("such as `key: api_key | ip`"),
+                text.problem("a `|` of the key has no key before or after it")
+                    .help("such as `key: api_key | ip`"),
             );
             return None;
         }

@@ -84,7 +84,7 @@ pub(super) fn all(
             let help = match raw.name {
                 Some(_) => format!("the first one is on line {line}"),
                 None => format!(
-                    "this one is called by its number, for it has no name; the first one is on line {line}"
+                    "this one has no `name` and is called by its number; the first one is on line {line}"
                 ),
             };
             report.error(name.problem(format!("two routes are called `{}`", name.value)).help(help));
