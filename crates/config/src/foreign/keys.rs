@@ -339,12 +339,7 @@ pub(super) const KEYS: &[Key] = &[
         "ejection",
         "write `ejection: {failures: 5, for: 10s}`",
     ),
-    (
-        UPSTREAM,
-        &["keepalive", "keep_alive"],
-        "timeouts",
-        "write `timeouts: {keep_alive: 60s}`; the number of kept connections has no bound",
-    ),
+    (UPSTREAM, &["keepalive", "keep_alive"], "timeouts", "write `timeouts: {keep_alive: 60s}`"),
     (UPSTREAM, &["max_conns", "maxconn", "connections"], "max_connections", "write `max_connections: {}`"),
     (
         UPSTREAM,
@@ -405,7 +400,7 @@ pub(super) const KEYS: &[Key] = &[
         "write `url: redis://127.0.0.1:6379`",
     ),
     (&["store.redis"], &["db"], "database", "write `database: {}`"),
-    (&["store.redis"], &["nodes", "addresses"], "cluster", "write `cluster: [redis://HOST:PORT, …]`"),
+    (&["store.redis"], &["nodes", "addresses"], "cluster", "write `cluster: [redis://10.0.0.1:6379]`"),
     (ACCESS_LOG, &["file", "target", "output", "filename", "destination"], "path", "write `path: {}`"),
     (ACCESS_LOG, &["enabled"], "", "write `access_log: off`, or leave it out for lines on standard output"),
     (ACCESS_LOG, &["mask", "hide", "secrets", "filter"], "redact", "write `redact: [PARAMETER]`"),

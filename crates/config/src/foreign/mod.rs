@@ -201,7 +201,103 @@ fn needs_quotes(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::{Folder, Report, parse};
+
+    /// The help that is given for a file.
+    fn helps(text: &str) -> Vec<String> {
+        let mut report = Report::default();
+        let none = |_: &Path| Err(std::io::Error::other("no files here"));
+        parse(text, Folder { path: Path::new(""), read: &none }, &mut report);
+        report.errors.into_iter().filter_map(|problem| problem.help).collect()
+    }
+
+    /// A file with this entry in a mapping.
+    fn file(mapping: &str, entry: &str) -> String {
+        let section = match mapping {
+            "gateway.yaml" => return format!("{entry}\n"),
+            "a limit" => "limits: {l: {%}}",
+            "a rate with fields" => "limits: {l: {candidate: {%}}}",
+            "a ban" => "limits: {l: {ban: {%}}}",
+            "a route" => "routes: [{%}]",
+            "match" => "routes: [{match: {%}}]",
+            "respond" | "reject" => "routes: [{respond: {%}, reject: {%}}]",
+            "an upstream" => "upstreams: {u: {%}}",
+            "a server" => "upstreams: {u: {servers: [{%}]}}",
+            "a health check" => "upstreams: {u: {health: {%}}}",
+            "a listener" => "listen: [{%}]",
+            "tls" => "listen: [{tls: {%}}]",
+            "store.redis" => "store: {redis: {%}}",
+            "auth.api_key" => "auth: {api_key: {%}}",
+            "auth.jwt" => "auth: {jwt: {%}}",
+            "auth.check" => "auth: {check: {%}}",
+            "fair" => "limits: {l: {fair: {%}}}",
+            other => return format!("{other}: {{{entry}}}\n"),
+        };
+        section.replace('%', entry)
+    }
+
+    /// Each key in its mapping is answered with its help, whatever field it is near to.
+    #[test]
+    fn each_key_is_answered() {
+        let value = crate::yaml_tree::parse("7").unwrap();
+        for (mappings, words, field, help) in KEYS {
+            for (mapping, word) in
+                mappings.iter().flat_map(|mapping| words.iter().map(move |word| (mapping, word)))
+            {
+                let (expected, found) = (filled(help, &value), helps(&file(mapping, &format!("{word}: 7"))));
+                assert!(
+                    found.contains(&expected),
+                    "{word} in {mapping}, for {field}: {expected}\n{found:#?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn each_word_is_answered() {
+        for (field, words, help) in WORDS {
+            for word in *words {
+                let text = match *field {
+                    "balance" | "protocol" => {
+                        format!("upstreams: {{u: {{servers: [\"http://a.test\"], {field}: \"{word}\"}}}}")
+                    }
+                    "check" => format!(
+                        "auth: {{check: {{url: \"https://a.test/\"}}}}\nroutes: [{{name: a, respond: {{status: 200}}, check: \"{word}\"}}]"
+                    ),
+                    _ => format!(
+                        "store: {{redis: {{url: \"redis://a.test\"}}}}\nlimits: {{l: {{key: ip, rate: 1/s, {field}: \"{word}\"}}}}"
+                    ),
+                };
+                let found = helps(&text);
+                assert!(found.iter().any(|found| found == help), "{field}: {word}: {help}\n{found:#?}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_key_of_a_limit_is_answered() {
+        for (words, ours) in LIMIT_KEYS {
+            for word in *words {
+                let found = helps(&format!("limits: {{l: {{key: \"{word}\", rate: 1/s}}}}"));
+                assert!(found.contains(&format!("write `{ours}`")), "{word}: {ours}\n{found:#?}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_mapping_in_one_value_is_answered() {
+        for (mapping, example, help) in SCALARS {
+            let value = if example.is_empty() { "x" } else { example };
+            let whole = file(mapping, "%%").replace("{%%}", &format!("\"{value}\""));
+            let found = helps(&whole.replace("reject: \"429\"", "reject: 429"));
+            let expected =
+                help.replace("{}", &written(&crate::yaml_tree::parse(&format!("\"{value}\"")).unwrap()));
+            assert!(found.contains(&expected), "{mapping}: {expected}\n{whole}{found:#?}");
+        }
+    }
 
     /// The sections that help points to.
     #[test]
