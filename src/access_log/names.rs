@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_config::Config;
+use sluicegate_config::{Config, PathPattern};
 
 /// The names of the routes, limits, upstreams and listeners of a configuration, in the order of the file. Requests that end long
 /// after a reload are logged with the names of the configuration that they were served under, and keep nothing else of it.
@@ -10,6 +10,8 @@ use sluicegate_config::Config;
 pub struct Names {
     limits: Vec<String>,
     routes: Vec<String>,
+    /// The patterns of the paths of each route.
+    paths: Vec<Vec<PathPattern>>,
     upstreams: Vec<String>,
     listeners: Vec<String>,
 }
@@ -20,6 +22,7 @@ impl Names {
         let names = Self {
             limits: config.limits.iter().map(|limit| limit.name.clone()).collect(),
             routes: config.routes.iter().map(|route| route.name.clone()).collect(),
+            paths: config.routes.iter().map(|route| route.matches.paths.patterns.clone()).collect(),
             upstreams: config.upstreams.iter().map(|upstream| upstream.name.clone()).collect(),
             listeners: config.listeners.iter().map(|listener| listener.name.clone()).collect(),
         };
@@ -35,6 +38,11 @@ impl Names {
     /// The name of a route.
     pub(crate) fn route(&self, index: usize) -> &str {
         &self.routes[index]
+    }
+
+    /// The patterns of the paths of a route.
+    pub(crate) fn paths(&self, index: usize) -> &[PathPattern] {
+        &self.paths[index]
     }
 
     /// The name of an upstream.

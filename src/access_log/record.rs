@@ -14,14 +14,14 @@ use crate::auth::jwt::Verified;
 use crate::message::RequestId;
 use crate::refusal_reason::RefusalReason;
 use crate::trace::Trace;
-use sluicegate_config::{Field, Known};
+use sluicegate_config::{Field, Known, PathPattern};
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::RequestTarget;
 
 /// The record of a request. It outlives the head of the request.
 pub struct Record {
     pub(crate) client: IpAddr,
-    pub(super) peer: IpAddr,
+    pub(crate) peer: IpAddr,
     pub(crate) scheme: &'static str,
     /// `None` if the request could not be read.
     pub(crate) head: Option<Head>,
@@ -59,10 +59,10 @@ pub struct Record {
 pub(crate) struct Head {
     pub(crate) method: Method,
     pub(crate) target: RequestTarget,
-    pub(super) version: Version,
+    pub(crate) version: Version,
     pub(crate) host: Option<Box<[u8]>>,
     pub(super) referer: Option<Box<[u8]>>,
-    pub(super) agent: Option<Box<[u8]>>,
+    pub(crate) agent: Option<Box<[u8]>>,
     /// The values of the headers that the log has, in the order of its fields.
     pub(super) headers: SmallVec<[Option<Box<[u8]>>; 0]>,
 }
@@ -73,6 +73,8 @@ pub struct End<'a> {
     pub names: &'a Names,
     /// The route's name.
     pub route: Option<&'a str>,
+    /// The patterns of the route's paths.
+    pub paths: &'a [PathPattern],
     /// The listener's name.
     pub listener: Option<&'a str>,
     /// The name of the upstream that it was forwarded to.
@@ -149,9 +151,12 @@ impl Record {
         record
     }
 
-    /// Notes which server is asked, whether or not the log has a field for it.
-    pub fn with_server(mut self: Box<Self>) -> Box<Self> {
+    /// Notes what a span has, whether or not the log has a field for it: the server that is asked, and the user agent.
+    pub fn with_span(mut self: Box<Self>, parts: &RequestHead) -> Box<Self> {
         self.wants_server = true;
+        if let Some(head) = &mut self.head {
+            head.agent = parts.headers.get(b"user-agent".as_slice()).map(Box::from);
+        }
         self
     }
 

@@ -230,10 +230,10 @@ impl Output {
         match open(path) {
             Ok(file) => {
                 (self.file, self.torn) = (file, false);
-                tracing::info!("the access log {} is opened anew", path.display());
+                tracing::info!("the access log {} is opened again", path.display());
             }
             Err(error) => {
-                tracing::error!("the access log {} cannot be opened anew: {error}", path.display());
+                tracing::error!("the access log {} cannot be opened again: {error}", path.display());
             }
         }
     }

@@ -289,7 +289,7 @@ impl Check {
                 };
                 Ok((Told::Refused(Arc::new(refusal)), said.unwrap_or(Span::from(ttl.min(usual)))))
             }
-            status => Err(format!("it answers {}", status.as_u16())),
+            status => Err(format!("it answered with status {}", status.as_u16())),
         }
     }
 }

@@ -185,7 +185,7 @@ impl Introspection {
     /// Understands an answer.
     fn read(&self, reply: Reply, now: Time) -> Result<Told, String> {
         if reply.status != StatusCode::OK {
-            return Err(format!("it answers {}", reply.status.as_u16()));
+            return Err(format!("it answered with status {}", reply.status.as_u16()));
         }
         let body = reply.body.ok_or("its answer breaks off, or is larger than 64 KiB")?;
         let claims = Claims::read(body.into()).map_err(|_| "its answer is no JSON object")?;

@@ -10,7 +10,9 @@ use crate::diff::Diff;
 use crate::limit::{Counted, Counting, counting};
 use crate::resources::{LoadedConfig, Source};
 use crate::store_settings::try_store;
-use sluicegate_config::{LogTarget, RedisConfig, RegionsConfig, SyncMode, grouped};
+use sluicegate_config::{
+    AccessLogConfig, LogTarget, Place, Problem, RedisConfig, RegionsConfig, SyncMode, grouped,
+};
 
 #[derive(clap::Args)]
 #[command(
@@ -39,23 +41,30 @@ pub(super) struct Args {
     admin: AdminOptions,
 }
 
+impl Args {
+    /// `check` of a configuration, without anything else.
+    pub(super) fn of(config: &Source) -> Self {
+        Self {
+            file: ConfigFile { file: None },
+            option: ConfigOption { config: config.clone() },
+            strict: false,
+            connect: false,
+            against_running: false,
+            admin: AdminOptions::default(),
+        }
+    }
+}
+
 pub(super) fn run(args: &Args) -> ExitCode {
     let source = args.file.or(&args.option);
-    let loaded = match source.load() {
+    let mut loaded = match source.load() {
         Ok(loaded) => loaded,
         Err(error) => return fail(INVALID, format!("cannot read {source}: {error}")),
     };
-    let access_log = loaded.config.as_ref().and_then(|config| config.access_log.as_ref());
-    if let Some(LogTarget::File(path)) = access_log.map(|log| &log.target) {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let cannot =
-            |why: String| fail(INVALID, format!("cannot write the access log to {}: {why}", path.display()));
-        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            return cannot(format!("make the folder {}", folder.display()));
-        }
-        if let Err(error) = try_log(path) {
-            return cannot(error.to_string());
-        }
+    if let Some(problem) = loaded.config.as_ref().and_then(|config| cannot_log(config.access_log.as_ref()?)) {
+        loaded.report.error(problem);
+        loaded.report.sort();
+        loaded.rendered = loaded.report.render(&source.to_string(), &loaded.text);
     }
     let (errors, warnings) = (loaded.report.errors.len(), loaded.report.warnings.len());
     say(&loaded.rendered);
@@ -81,7 +90,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
     if args.against_running {
         say(format_args!("{summary}\n"));
-        return match against_running(source, &args.admin) {
+        return match against_running(source, &args.admin.or(source)) {
             Ok(diff) => super::diff::show(&diff, false),
             Err(message) => fail(INVALID, message),
         };
@@ -90,6 +99,20 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let region =
         loaded.config.as_ref().and_then(|config| config.regions.as_ref()).map(region).unwrap_or_default();
     super::print_and_exit(&format!("{region}{counted}{summary}\n"))
+}
+
+/// Why the access log cannot be written, on which `run` would fail. No file is made.
+fn cannot_log(log: &AccessLogConfig) -> Option<Problem> {
+    let LogTarget::File(path) = &log.target else { return None };
+    let at = log.written.as_ref().map_or(Place::START, |written| written.at);
+    let problem =
+        |why: String| Problem::new(at, format!("cannot write the access log to {}: {why}", path.display()));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        let help = format!("make the folder {}", folder.display());
+        return Some(problem("its folder does not exist".to_owned()).help(help));
+    }
+    try_log(path).err().map(|error| problem(error.to_string()))
 }
 
 /// The stores of a configuration.

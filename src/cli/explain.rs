@@ -16,12 +16,13 @@ use crate::snapshot::SnapshotBuilder;
 #[derive(clap::Args)]
 #[command(
     after_help = "Nothing is consumed. Without --admin, the configuration is read from the file, all counters are at zero and \
-                  nobody outside is asked; with --admin, a running gateway is asked, with its counters and rules.\n\n\
+                  nobody outside is asked; with --admin, a running gateway is asked, with its counters and rules. \
+                  With --request, a gateway is asked in any case: by default that of the configuration.\n\n\
                   Exit code: 0 if the request is explained, whatever its outcome; 1 if an argument or the file is wrong, or the \
                   gateway cannot be reached.\n\n\
                   Examples:\n  sluicegate explain GET /v1/items -H 'X-Api-Key: k1' --from 203.0.113.9\n  \
                   sluicegate explain POST https://api.example.com/login --admin 127.0.0.1:9090\n  \
-                  sluicegate explain --admin 127.0.0.1:9090 --request 8a7dd0c3d22b20fd    why was this one refused?"
+                  sluicegate explain --request 8a7dd0c3d22b20fd    why was this one refused?"
 )]
 pub(super) struct Args {
     /// The method
@@ -47,7 +48,8 @@ pub(super) struct Args {
     json: bool,
     #[command(flatten)]
     rules: ConfigOption,
-    /// Ask the gateway with this admin API: HOST:PORT, or http://HOST:PORT
+    /// Ask the gateway with this admin API: HOST:PORT, or http://HOST:PORT [default with --request: that of the configuration, or
+    /// 127.0.0.1:9090]
     #[arg(long, value_name = "URL")]
     admin: Option<String>,
     /// The token of the admin API [default: the variable SLUICEGATE_ADMIN_TOKEN]
@@ -58,7 +60,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> ExitCode {
     let explained = match (&args.admin, &args.request) {
         (None, None) => offline(args),
-        (admin, _) => asked(args, &AdminOptions::new(admin.clone(), args.token.clone())),
+        (admin, _) => asked(args, &AdminOptions::new(admin.clone(), args.token.clone(), &args.rules.config)),
     };
     match explained {
         Ok(explanation) if args.json => match serde_json::to_string_pretty(&explanation) {

@@ -5,7 +5,9 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use super::admin_client::address;
 use super::{INVALID, fail, print_and_exit};
+use crate::resources::Source;
 
 #[derive(clap::Args)]
 #[command(
@@ -14,16 +16,17 @@ use super::{INVALID, fail, print_and_exit};
                         HEALTHCHECK CMD [\"sluicegate\", \"health\"]    in a Dockerfile"
 )]
 pub(super) struct Args {
-    /// The address of the gateway's admin API
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9090")]
-    admin: String,
+    /// The address of the gateway's admin API [default: that of ./gateway.yaml, or 127.0.0.1:9090]
+    #[arg(long, value_name = "HOST:PORT")]
+    admin: Option<String>,
 }
 
 /// The timeout of each step.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    let admin = &args.admin;
+    let admin = address(args.admin.as_deref(), &Source::usual());
+    let admin = admin.strip_prefix("http://").unwrap_or(&admin).trim_end_matches('/');
     match readiness(admin) {
         Ok(200) => print_and_exit("ready\n"),
         Ok(status) => fail(INVALID, format!("the gateway is not ready: http://{admin}/readyz says {status}")),

@@ -13,7 +13,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::{ConfigFile, ConfigOption, FAILED, INVALID, fail};
+use super::{ConfigFile, ConfigOption, FAILED, INVALID, check, fail};
 use crate::process_log::ProcessLog;
 use crate::resources::Source;
 use crate::runtime::{self, StartError};
@@ -41,6 +41,9 @@ pub(super) struct Args {
 pub(super) struct Options {
     #[command(flatten)]
     option: ConfigOption,
+    /// Validate the configuration and end, as `check` does
+    #[arg(short = 't', conflicts_with_all = ["workers", "handover"])]
+    test: bool,
     /// Number of worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
@@ -74,6 +77,9 @@ impl Options {
 }
 
 pub(super) fn run(args: &Options, source: &Source) -> ExitCode {
+    if args.test {
+        return check::run(&check::Args::of(source));
+    }
     let log = match ProcessLog::open() {
         Ok(log) => Arc::new(log),
         Err(error) => return fail(FAILED, format_args!("cannot start: {error}")),

@@ -13,7 +13,7 @@ named_enum! {
         Kept = "kept",
         /// What each key has used is converted to the new numbers.
         Rescaled = "rescaled",
-        /// They begin anew, so that everybody has a full allowance.
+        /// They start at zero, so that everybody has a full allowance.
         Lost = "lost",
         /// There was no such limit.
         New = "new",
@@ -143,13 +143,13 @@ fn has_more_alternatives(old: &Value, new: &Value) -> bool {
 /// Why counters are lost with a plan that is removed: the plans of a limit that is counted in the process have counters of their own.
 fn removed_plan(old: &Value, new: &Value) -> Option<String> {
     let plan = other_plan(old, new)?;
-    Some(format!("the plan `{plan}` is removed: keys on it begin anew"))
+    Some(format!("the plan `{plan}` is removed: keys on it start at zero"))
 }
 
 /// What becomes of keys on a plan that is added. All others keep their counters.
 fn added_plan(old: &Value, new: &Value) -> Option<String> {
     let plan = other_plan(new, old)?;
-    Some(format!("the plan `{plan}` is added: keys on it begin anew"))
+    Some(format!("the plan `{plan}` is added: keys on it start at zero"))
 }
 
 /// Whether a plan that both limits have has other numbers.

@@ -32,7 +32,8 @@ impl Diff {
             false => format!("limits: {}", counts.join(", ")),
         };
         for limit in self.limits.iter().filter(|limit| limit.fate == Fate::Lost) {
-            let keys = limit.keys.map_or_else(String::new, |keys| format!("; keys that begin anew: {keys}"));
+            let keys =
+                limit.keys.map_or_else(String::new, |keys| format!("; keys that start at zero: {keys}"));
             let _ = write!(out, "; `{}` loses its counters ({}{keys})", limit.name, limit.why);
         }
         for (what, changes) in self.others() {

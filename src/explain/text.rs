@@ -30,7 +30,7 @@ impl Explanation {
             let key = limit.key.as_deref().unwrap_or("no key");
             let left = match (limit.remaining, limit.capacity, limit.reset) {
                 (Some(remaining), Some(capacity), Some(reset)) => {
-                    format!("{remaining} of {capacity} left, all back in {reset:.3} s")
+                    format!("{remaining} of {capacity} left, full again in {reset:.3} s")
                 }
                 _ => "not asked".to_owned(),
             };

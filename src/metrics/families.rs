@@ -101,7 +101,7 @@ families! {
         "Requests of consumers that have ended, of those with the most traffic by name; with metrics.by_consumer only.";
     AUTH_CALLS = "sluicegate_auth_calls_total", COUNTER,
         [these("service", &["introspection", "check"]), these("outcome", Asking::NAMES)],
-        "Questions to the token introspection and to the external check by outcome, without those that were remembered.";
+        "Calls of the token introspection and of the external check by outcome; answers from the cache are not counted.";
     DECISIONS = "sluicegate_limit_decisions_total", COUNTER, [LIMIT, these("outcome", Outcome::NAMES)],
         "Requests by the result of the limit.";
     WARNINGS = "sluicegate_limit_warnings_total", COUNTER, [LIMIT],

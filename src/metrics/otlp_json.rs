@@ -49,7 +49,16 @@ fn one(family: &MetricFamily, times: &[String; 2]) -> Value {
         }
         _ => ("gauge", json!({ "dataPoints": points })),
     };
-    json!({ "name": family.name(), "description": family.help(), kind: data })
+    json!({ "name": family.name(), "description": family.help(), "unit": unit(family.name()), kind: data })
+}
+
+/// The unit in the name of a family, as UCUM writes it; 1 for counts and ratios.
+fn unit(name: &str) -> &'static str {
+    match name {
+        _ if name.contains("_seconds") => "s",
+        _ if name.contains("_bytes") => "By",
+        _ => "1",
+    }
 }
 
 fn point(kind: MetricType, metric: &Metric, [begun, now]: &[String; 2]) -> Value {

@@ -30,6 +30,10 @@ fn from_file(file: &FileRef, before: Option<&LoadedConfig>, report: &mut Report)
         .map_err(|unusable| {
             let mut problem = file.problem(unusable.message);
             problem.details = unusable.details;
+            if !file.path.exists() {
+                problem =
+                    problem.help("a list is a text file with one address or network a line; it may be empty");
+            }
             report.error(problem);
         })
         .ok()
@@ -50,7 +54,7 @@ pub(super) fn warn_of_lists(config: &Config, lists: &[Option<Arc<AddressList>>],
     let only: HashSet<usize> = only.collect();
     for (index, list) in config.lists.iter().enumerate() {
         if only.contains(&index) && loaded(index).is_some_and(AddressList::is_empty) {
-            let message = format!("nobody is on the list `{}`, which alone is let in", list.name);
+            let message = format!("the list `{}` is empty, and only its addresses are allowed", list.name);
             report.warning(Problem::new(list.at, message).help("every request there is answered 403"));
         }
     }

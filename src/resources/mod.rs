@@ -24,7 +24,7 @@ use crate::route::warn_of_unreachable;
 use crate::tls::{ListenerFiles, SystemRoots, UpstreamTls};
 use sluicegate_config::{Config, ConsumersConfig, Folder, LimitConfig, ListConfig, Parsed, Report, nearest};
 
-pub use self::source::{Source, consumers_file};
+pub use self::source::{Source, admin_address, consumers_file};
 
 /// A valid configuration with what its files hold.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{Error, stdin};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use super::{Loaded, LoadedConfig, parse_after};
@@ -36,6 +37,11 @@ impl fmt::Display for Source {
 }
 
 impl Source {
+    /// The file that is read where nothing else is said.
+    pub fn usual() -> Self {
+        Self::File("gateway.yaml".into())
+    }
+
     /// The folder in which the files that the configuration names are looked for.
     fn folder(&self) -> &Path {
         match self {
@@ -83,4 +89,17 @@ pub fn consumers_file(source: &Source) -> Result<Option<(PathBuf, Vec<String>)>,
     let text = source.text().map_err(|error| format!("cannot read {source}: {error}"))?;
     sluicegate_config::consumers_file(&text, source.folder())
         .map_err(|report| report.render(&source.to_string(), &text).trim_end().to_owned())
+}
+
+/// The address at which the admin API of a gateway with this configuration is reached from its machine, whether or not the
+/// rest can be read; `None` if there is none.
+pub fn admin_address(source: &Source) -> Option<String> {
+    let address = sluicegate_config::admin_address(&source.text().ok()?)?;
+    let socket: SocketAddr = address.trim().parse().ok()?;
+    let here = match socket.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    (socket.port() != 0).then(|| SocketAddr::new(here, socket.port()).to_string())
 }

@@ -1,23 +1,47 @@
 //! Warns about routes that no request reaches because an earlier route matches all their requests.
 
+use std::collections::BTreeMap;
+
 use http::{HeaderName, HeaderValue, Method};
 
 use super::hosts::{HostIds, Hosts};
 use super::tree::Tree;
 use sluicegate_config::{At, HostPattern, Match, PathEnd, PathPattern, QueryMatch, QueryValue, Report};
 
-/// Warns about each route whose requests all match one earlier route. `routes` are names and matches in order.
+/// Routes that one warning names.
+const SHOWN: usize = 5;
+
+/// Warns about routes whose requests all match one earlier route: of each earlier route once. `routes` are names and
+/// matches in order.
 pub(crate) fn warn_of_unreachable(routes: &[(At<String>, Match)], report: &mut Report) {
     let wider = Coverage::new(routes.iter().map(|(_, matches)| matches));
+    let mut hidden: BTreeMap<usize, Vec<&At<String>>> = BTreeMap::new();
     for (index, (name, narrow)) in routes.iter().enumerate() {
         if let Some(wide) = wider.first(index, narrow, |wide| covers(&routes[wide].1, narrow)) {
-            let wide = &routes[wide].0;
-            let (own, line, wide) = (&name.value, wide.at.line, &wide.value);
-            report
-                .warning(name.problem(format!("no request reaches the route `{own}`")).help(format!(
-                    "`{wide}` on line {line} matches all of them first; put `{own}` above it"
-                )));
+            hidden.entry(wide).or_default().push(name);
         }
+    }
+    for (wide, hidden) in hidden {
+        let wide = &routes[wide].0;
+        let (line, first) = (wide.at.line, &wide.value);
+        let problem = match hidden.as_slice() {
+            [one] => one.problem(format!("no request reaches the route `{}`", one.value)).help(format!(
+                "`{first}` on line {line} matches all of them first; put `{}` above it",
+                one.value
+            )),
+            several => {
+                let mut names: Vec<String> =
+                    several.iter().take(SHOWN).map(|name| format!("`{}`", name.value)).collect();
+                if several.len() > SHOWN {
+                    names.push(format!("{} more", several.len() - SHOWN));
+                }
+                let message = format!("no request reaches the routes {}", names.join(", "));
+                several[0]
+                    .problem(message)
+                    .help(format!("`{first}` on line {line} matches all of them first; put it below them"))
+            }
+        };
+        report.warning(problem);
     }
 }
 

@@ -39,7 +39,7 @@ struct Known {
     hasher: RandomState,
 }
 
-/// The largest number of different effects. There are fewer: [`Rules`](super::Rules) begin anew long before.
+/// The largest number of different effects. There are fewer: [`Rules`](super::Rules) are emptied long before.
 const MAX_EFFECTS: usize = 1 << 26;
 
 impl Effect {

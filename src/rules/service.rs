@@ -235,9 +235,9 @@ impl Service {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND | StatusCode::NO_CONTENT => return Ok(None),
             status if status.is_client_error() && status != StatusCode::UNAUTHORIZED => {
-                return Err(NoAnswer::Unusable(at(format!("it answers {}", status.as_u16()))));
+                return Err(NoAnswer::Unusable(at(format!("it answered with status {}", status.as_u16()))));
             }
-            status => return Err(NoAnswer::Away(at(format!("it answers {}", status.as_u16())))),
+            status => return Err(NoAnswer::Away(at(format!("it answered with status {}", status.as_u16())))),
         }
         let broken = || NoAnswer::Unusable(at("its answer breaks off, or is larger than 4 MiB".to_owned()));
         reply.body.map(Some).ok_or_else(broken)
@@ -259,7 +259,7 @@ impl Service {
             // Some changes are lost: a line that names no key has all of them asked for again.
             StatusCode::GONE => Ok(Some(("gone".to_owned(), version))),
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => Ok(None),
-            status => Err(format!("it answers {}", status.as_u16())),
+            status => Err(format!("it answered with status {}", status.as_u16())),
         }
     }
 }

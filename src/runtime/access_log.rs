@@ -30,9 +30,11 @@ pub(super) fn open(
         LogTarget::Stdout => "standard output".to_owned(),
         LogTarget::File(path) => path.display().to_string(),
     };
-    writer
-        .map(|writer| Some(Arc::new(writer)))
-        .map_err(|error| format!("cannot write the access log to {}: {error}", name()))
+    writer.map(|writer| Some(Arc::new(writer))).map_err(|error| {
+        let line = config.written.as_ref().map(|written| written.at.line);
+        let place = line.map_or_else(String::new, |line| format!(" (line {line} of the configuration)"));
+        format!("cannot write the access log to {}: {error}{place}", name())
+    })
 }
 
 /// Writes the lines of all requests that have ended, within a bounded time.

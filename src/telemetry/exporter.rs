@@ -236,7 +236,7 @@ impl Sender {
         let asked =
             reply.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let again = passing.contains(&reply.status).then(|| asked.map(Duration::from_secs));
-        Err(Failure { why: format!("it answers {}", reply.status), again })
+        Err(Failure { why: format!("it answered with status {}", reply.status), again })
     }
 
     /// Counts the spans that the collector took the message without.

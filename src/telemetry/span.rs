@@ -1,6 +1,7 @@
 //! The span of a request, as a member of an OTLP/JSON message. Attributes have the names of OpenTelemetry's semantic conventions
 //! for HTTP servers where there is one, and begin with `sluicegate.` otherwise.
 
+use http::Version;
 use serde_json::{Value, json};
 use sluicegate_limiter::{Span, Time};
 
@@ -8,6 +9,7 @@ use super::encode::nanos;
 use crate::access_log::{End, Record};
 use crate::metrics::attribute;
 use crate::trace::Trace;
+use sluicegate_config::{Params, PathPattern, normalize};
 
 /// SPAN_KIND_SERVER.
 const SERVER: u8 = 2;
@@ -35,7 +37,7 @@ pub fn span(record: &Record, end: &End<'_>, trace: &Trace) -> String {
             attributes.push(attribute(name, &value));
         }
     };
-    let mut method = OTHER_NAME;
+    let (mut method, mut http_route) = (OTHER_NAME, None);
     if let Some(head) = &record.head {
         // Clients can invent methods: collectors shall not have a series for each.
         let known = METHODS.contains(&head.method.as_str());
@@ -43,11 +45,22 @@ pub fn span(record: &Record, end: &End<'_>, trace: &Trace) -> String {
         add("http.request.method", if known { method } else { "_OTHER" }.into());
         add("url.path", text(head.target.path().as_bytes()).into());
         let (host, port) = head.host.as_deref().map(split_port).unzip();
+        let version = match head.version {
+            Version::HTTP_10 => "1.0",
+            Version::HTTP_2 => "2",
+            _ => "1.1",
+        };
+        add("network.protocol.name", "http".into());
+        add("network.protocol.version", version.into());
+        add("user_agent.original", head.agent.as_deref().map(text).into());
+        http_route = pattern(head.target.path(), end.paths);
+        add("http.route", http_route.as_deref().into());
         add("server.address", host.map(text).into());
         add("server.port", port.flatten().into());
     }
     add("url.scheme", record.scheme.into());
     add("client.address", record.client.to_string().into());
+    add("network.peer.address", record.peer.to_string().into());
     add("http.response.status_code", end.code.into());
     add("http.request.body.size", end.received.into());
     add("http.response.body.size", end.sent.into());
@@ -58,7 +71,7 @@ pub fn span(record: &Record, end: &End<'_>, trace: &Trace) -> String {
     add("sluicegate.outcome", record.outcome.map(|outcome| outcome.name()).into());
     add("sluicegate.reason", end.reason.map(|reason| reason.name()).into());
     if let Some((limit, remaining)) = &record.limit {
-        add("sluicegate.limit", name_of(limit).into());
+        add("sluicegate.limit.name", name_of(limit).into());
         add("sluicegate.limit.remaining", (*remaining).into());
     }
     add("sluicegate.retry_after", record.retry_after.map(seconds).into());
@@ -68,15 +81,17 @@ pub fn span(record: &Record, end: &End<'_>, trace: &Trace) -> String {
         let names: Vec<&str> = limits.iter().map(name_of).collect();
         add(name, if names.is_empty() { Value::Null } else { names.into() });
     }
-    add("sluicegate.upstream", end.upstream.into());
+    add("sluicegate.upstream.name", end.upstream.into());
     add("sluicegate.upstream.server", record.server.as_deref().into());
     add("sluicegate.upstream.duration", record.upstream_took.map(seconds).into());
     let remote = if trace.parent.is_some() { IS_REMOTE } else { 0 };
+    // A route without one path that could be told is named by its name, of which there are as few.
+    let target = http_route.as_deref().or(end.route);
     let mut span = json!({
         "traceId": format!("{:032x}", trace.id),
         "spanId": format!("{:016x}", trace.span),
         "flags": 1 | HAS_IS_REMOTE | remote,
-        "name": end.route.map_or_else(|| method.to_owned(), |route| format!("{method} {route}")),
+        "name": target.map_or_else(|| method.to_owned(), |target| format!("{method} {target}")),
         "kind": SERVER,
         "startTimeUnixNano": nanos(end.begun),
         "endTimeUnixNano": nanos(Time::plus(end.begun, end.took)),
@@ -87,6 +102,16 @@ pub fn span(record: &Record, end: &End<'_>, trace: &Trace) -> String {
         span["parentSpanId"] = format!("{parent:016x}").into();
     }
     span.to_string()
+}
+
+/// The pattern of a route that the path of a request matched, as the file writes it. `None` for a route without patterns.
+fn pattern(path: &str, patterns: &[PathPattern]) -> Option<String> {
+    if let [one] = patterns {
+        return Some(one.to_string());
+    }
+    let path = normalize(path).ok()?;
+    let mut params = Params::new();
+    patterns.iter().find(|pattern| pattern.matches(&path, &mut params)).map(ToString::to_string)
 }
 
 /// The name or address of a host, and its port if it has one.
@@ -100,6 +125,25 @@ fn split_port(host: &[u8]) -> (&[u8], Option<u16>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The pattern that matched, not the path: a collector has a series for each.
+    #[test]
+    fn routes_are_told_by_their_patterns() {
+        let patterns = |texts: &[&str]| -> Vec<PathPattern> {
+            texts.iter().map(|text| PathPattern::parse(text).unwrap()).collect()
+        };
+        let several = patterns(&["/login", "/users/{id}", "/v1/*"]);
+        for (path, expected) in [
+            ("/users/7", Some("/users/{id}")),
+            ("/v1/a/b", Some("/v1/*")),
+            ("//login", Some("/login")),
+            ("/else", None),
+        ] {
+            assert_eq!(pattern(path, &several).as_deref(), expected, "{path}");
+        }
+        assert_eq!(pattern("/v2/x", &patterns(&["/*"])).as_deref(), Some("/*"));
+        assert_eq!(pattern("/v2/x", &[]), None);
+    }
 
     #[test]
     fn hosts_are_told_without_their_port() {

@@ -117,8 +117,8 @@ impl UpstreamState {
                 in_a_row = 0;
                 let (name, server, address) = (&self.config.name, &endpoint.authority, &endpoint.address);
                 match result {
-                    Ok(()) => tracing::info!("{name}: {server} ({address}) is well again"),
-                    Err(why) => tracing::warn!("{name}: {server} ({address}) is not well: {why}"),
+                    Ok(()) => tracing::info!("{name}: {server} ({address}) passes its health check again"),
+                    Err(why) => tracing::warn!("{name}: {server} ({address}) failed its health check: {why}"),
                 }
             }
             tokio::time::sleep(jittered(config.every)).await;
@@ -150,7 +150,7 @@ async fn check(
     let status = probed.map_err(|error| error_chain(&*error))?.as_u16();
     match config.status.iter().any(|good| good.contains(&status)) {
         true => Ok(()),
-        false => Err(format!("it answers {status}")),
+        false => Err(format!("status {status}")),
     }
 }
 

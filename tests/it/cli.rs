@@ -360,7 +360,11 @@ fn check_knows_where_the_access_log_goes() {
     let checked = crate::harness::program().arg("check").arg(&file).output().unwrap();
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert_eq!(checked.status.code(), Some(1), "{said}");
-    assert!(said.contains("make the folder"), "{said}");
+    assert!(said.contains("gateway.yaml:2:13: error: cannot write the access log to"), "{said}");
+    assert!(said.contains("help: make the folder") && said.contains("1 error, 0 warnings"), "{said}");
+    let ran = crate::harness::program().arg("run").arg(&file).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(!ran.status.success() && said.contains("(line 2 of the configuration)"), "{said}");
     std::fs::create_dir(folder.path().join("nowhere")).unwrap();
     assert!(crate::harness::program().arg("check").arg(&file).status().unwrap().success());
 }

@@ -182,6 +182,42 @@ fn health_says_whether_a_gateway_serves() {
     is(&ask(&admin), 1, &admin);
 }
 
+/// Commands that ask a gateway find it by the configuration in the folder where they run.
+#[test]
+fn commands_find_the_gateway_by_its_configuration() {
+    let gateway = Gateway::start(
+        "limits: {l: {key: ip, rate: 1/day}}\nroutes: [{match: {path: /*}, respond: {status: 200}, limits: [l]}]\n",
+    );
+    let run = |args: &[&str]| program().args(args).current_dir(gateway.path("")).output().unwrap();
+    let id = || gateway.get("/").head.all("x-request-id").concat();
+    let (_, refused) = (id(), id());
+    is(&run(&["health"]), 0, "ready");
+    is(&run(&["top", "--once"]), 0, "127.0.0.1");
+    is(&run(&["rules", "list"]), 1, "this gateway has no rules");
+    is(&run(&["explain", "--request", &refused]), 0, "429");
+    // Elsewhere the usual address is asked.
+    is(&program().args(["health", "--admin", "127.0.0.1:1"]).output().unwrap(), 1, "127.0.0.1:1");
+    let nowhere = folder();
+    assert!(!text(&nowhere.run(&["health"])).contains(&gateway.admin.to_string()));
+}
+
+/// Users of nginx and HAProxy validate a file with `-t`, `-c`, `test` or `validate`.
+#[test]
+fn a_configuration_is_validated_in_other_words() {
+    let folder = folder();
+    for command in [
+        &["-t"][..],
+        &["-t", "-c", "other.yaml"],
+        &["run", "-t", "other.yaml"],
+        &["test", "other.yaml"],
+        &["validate", "-c", "other.yaml"],
+    ] {
+        is(&folder.run(command), 0, "0 errors");
+    }
+    is(&folder.run(&["-c", "-f", "other.yaml"]), 1, "sluicegate check other.yaml");
+    is(&folder.run(&["-s", "reload"]), 1, "kill -HUP");
+}
+
 /// `size` computes what a traffic needs, as a table and as JSON, and says what is wrong with its arguments.
 #[test]
 fn size_computes_what_a_traffic_needs() {

@@ -91,7 +91,7 @@ const BEYOND: &[(&str, &str)] = &[
     ("matches no path", "what an expression means"),
     ("matches no host", "what an expression means"),
     ("KiB compiled", "what an expression means"),
-    ("nothing beside it", "empty lists and texts"),
+    ("has no key before or after it", "empty lists and texts"),
     ("not in normal form", "what a path means"),
     ("twice", "what a path means"),
     ("no parameter name", "what a path means"),

@@ -31,7 +31,7 @@ fn spread(gateway: &Gateway, servers: &[Server], count: usize) -> [usize; 2] {
     [servers[0].requests() - before[0], servers[1].requests() - before[1]]
 }
 
-/// A server that says it is not well is left out until it says otherwise.
+/// A server that fails its health check gets no requests until it passes it again.
 #[test]
 fn servers_are_health_checked() {
     let (servers, setup) = Server::several(2);
@@ -44,7 +44,7 @@ fn servers_are_health_checked() {
     servers[1].behave(Behavior::Unhealthy);
     until("it is out", || (!healthy(&gateway, &servers[1])).then_some(()));
     assert_eq!(spread(&gateway, &servers, 20), [20, 0]);
-    assert_eq!(gateway.times_logged("is not well: it answers 503"), 1, "{}", gateway.log());
+    assert_eq!(gateway.times_logged("failed its health check: status 503"), 1, "{}", gateway.log());
 
     servers[1].behave(Behavior::Answers);
     until("it is back", || healthy(&gateway, &servers[1]).then_some(()));

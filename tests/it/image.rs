@@ -24,7 +24,7 @@ fn the_image_runs_commands_that_exist() {
     assert_eq!(words("HEALTHCHECK")[..1], words("ENTRYPOINT")[..]);
 }
 
-/// The demo listens where the engine's port leads, and its admin API where the health check asks.
+/// The demo listens where the engine's port leads, and its admin API where the health check asks, with the file or without.
 #[test]
 fn the_demo_of_the_image_is_reached_from_outside() {
     let change = DOCKERFILE.lines().find_map(|line| line.split_once("sed '")).unwrap().1;
@@ -40,5 +40,8 @@ fn the_demo_of_the_image_is_reached_from_outside() {
     assert_eq!(addresses, [format!("0.0.0.0:{exposed}"), "127.0.0.1:8081".into()]);
     let help = program().args(["health", "--help"]).output().unwrap();
     let asked = config.config.admin.unwrap().address.to_string();
-    assert!(String::from_utf8_lossy(&help.stdout).contains(&format!("[default: {asked}]")), "{asked}");
+    assert!(
+        String::from_utf8_lossy(&help.stdout).contains(&format!("./gateway.yaml, or {asked}]")),
+        "{asked}"
+    );
 }

@@ -271,7 +271,7 @@ fn the_gateway_starts_without_its_issuer_and_finds_it_later() {
     let issuer = Issuer::new(Answer::Fails);
     let upstream = Upstream::answering("ok");
     let gateway = start(&upstream, &issuer, "");
-    assert_eq!(trouble(&gateway), "it answers 500");
+    assert_eq!(trouble(&gateway), "it answered with status 500");
     let bearer = format!("Bearer {}", signer.token(&claims()));
     let answer = gateway.ask("GET", "/", &[("authorization", &bearer)]);
     assert_eq!(answer.status, 401);
@@ -298,7 +298,7 @@ fn invalid_answers_of_an_issuer_change_nothing() {
             Answer::Says(jwks(&[&Signer::hs256(b"0123456789abcdef0123456789abcdef")])),
             "it holds no key that verifies tokens: a key is neither RSA, P-256, P-384 nor Ed25519",
         ),
-        (Answer::Elsewhere, "it answers 302"),
+        (Answer::Elsewhere, "it answered with status 302"),
         (Answer::Floods, "its answer breaks off, or is larger than 1 MiB"),
     ] {
         issuer.now(answer);

@@ -65,7 +65,7 @@ fn attributes(of: &Value) -> Value {
 fn a_sampled_request_is_a_span() {
     let collector = collector();
     let gateway = gateway(&collector, ", service_name: edge, headers: {Authorization: Bearer s3cret}");
-    let sampled = [("traceparent", PARENT), ("x-api-key", "k1")];
+    let sampled = [("traceparent", PARENT), ("x-api-key", "k1"), ("user-agent", "shop/2.1")];
     assert_eq!(gateway.ask("GET", "/orders/7?card=4111", &sampled).status, 200);
     let refusal = gateway.ask("GET", "/orders/8", &sampled);
     assert_eq!(refusal.status, 429);
@@ -87,7 +87,7 @@ fn a_sampled_request_is_a_span() {
         assert!(begun > 1_700_000_000_000_000_000 && begun <= ended && ended - begun < 10_000_000_000);
     }
     let [good, refused, failed] = [0, 1, 2].map(|at| attributes(&spans[at]));
-    assert_eq!(spans[0]["name"], "GET orders");
+    assert_eq!(spans[0]["name"], "GET /orders/*");
     for (name, value) in [
         ("http.request.method", json!("GET")),
         ("url.path", json!("/orders/7")),
@@ -95,7 +95,12 @@ fn a_sampled_request_is_a_span() {
         ("client.address", json!("127.0.0.1")),
         ("sluicegate.route", json!("orders")),
         ("sluicegate.outcome", json!("admitted")),
-        ("sluicegate.limit", json!("one")),
+        ("sluicegate.limit.name", json!("one")),
+        ("http.route", json!("/orders/*")),
+        ("network.protocol.name", json!("http")),
+        ("network.protocol.version", json!("1.1")),
+        ("network.peer.address", json!("127.0.0.1")),
+        ("user_agent.original", json!("shop/2.1")),
         ("sluicegate.limit.remaining", json!(0)),
     ] {
         assert_eq!(good[name], value, "{name}");
@@ -103,17 +108,26 @@ fn a_sampled_request_is_a_span() {
     assert_eq!(refused["sluicegate.outcome"], "refused");
     assert_eq!(refused["sluicegate.request_id"], refusal.header("x-request-id").unwrap());
     assert_eq!(
-        (&refused["sluicegate.reason"], &refused["sluicegate.limit"]),
+        (&refused["sluicegate.reason"], &refused["sluicegate.limit.name"]),
         (&json!("limit"), &json!("one"))
     );
     assert_eq!(refused["sluicegate.shadow"], json!(["watched"]));
     assert!(refused["sluicegate.retry_after"].as_f64().unwrap() > 80_000.0);
     assert_eq!((&spans[1]["status"], &spans[2]["status"]), (&json!({}), &json!({ "code": 2 })));
-    assert_eq!(failed["sluicegate.upstream"], "gone");
+    assert_eq!(failed["sluicegate.upstream.name"], "gone");
     assert_eq!(
         (&failed["sluicegate.upstream.server"], &failed["error.type"]),
         (&json!("127.0.0.1:9"), &json!("502"))
     );
+    // No attribute is a value and the beginning of another's name: a collector could not store both as one document.
+    let names: Vec<String> = [&good, &refused, &failed]
+        .iter()
+        .flat_map(|span| span.as_object().unwrap().keys().cloned())
+        .collect();
+    for name in &names {
+        let below = names.iter().find(|other| other.starts_with(&format!("{name}.")));
+        assert_eq!(below, None, "{name} is a value, too");
+    }
     let message = &messages(&collector, "/v1/traces")[0]["resourceSpans"][0];
     assert_eq!(attributes(&message["resource"])["service.name"], "edge");
     let seen = collector.last();
@@ -143,6 +157,7 @@ fn metrics_are_those_of_a_scrape() {
         (&requests["sum"]["isMonotonic"], &requests["sum"]["aggregationTemporality"]),
         (&json!(true), &json!(2))
     );
+    assert_eq!((&requests["unit"], &durations["unit"]), (&json!("1"), &json!("s")));
     let points = durations["histogram"]["dataPoints"].as_array().unwrap();
     let orders = points.iter().find(|point| attributes(point) == json!({ "route": "orders" })).unwrap();
     let counts: Vec<u64> = orders["bucketCounts"]

@@ -72,7 +72,7 @@ fn the_page_explains_and_changes() {
     assert_eq!(gateway.statuses(1, "/orders", &[("x-api-key", "k1")]), [429]);
     browser.value("at('token').value = 'test-token'; at('token').dispatchEvent(new Event('change'))");
     browser.value(pardon);
-    browser.wait_for("at('pardon-said').textContent.includes('begins anew')");
+    browser.wait_for("at('pardon-said').textContent.includes('has its full quota again')");
     assert_eq!(gateway.statuses(3, "/orders", &[("x-api-key", "k1")]), [200, 200, 429]);
 
     browser.value("put({id: 'more', limit: 'per-key', key: 'k3', rate: '3/day'}, null); at('save').click()");

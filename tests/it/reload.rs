@@ -127,7 +127,7 @@ fn a_bucket_at_half_stays_at_half() {
     assert_eq!(gateway.ask("GET", "/", &KEY).status, 429, "half of one is not one");
 }
 
-/// Another key or algorithm is another limit and begins anew.
+/// Another key or algorithm is another limit, which starts at zero.
 #[test]
 fn another_key_starts_with_empty_counters() {
     let gateway = Gateway::start(&limit("rate: 2/366d"));

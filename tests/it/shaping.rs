@@ -159,6 +159,15 @@ fn a_path_is_rewritten_by_a_pattern() {
 }
 
 /// A rewritten path stays inside of what the route says, or the request is answered 400 and forwarded nowhere.
+/// Where a digit or a letter follows a group, its name stands in braces, with a dollar or without.
+#[test]
+fn groups_of_an_expression_stand_in_braces() {
+    for to in ["/x/${1}0", "/x/$${1}0", "/x/{1}0", "/x/${id}0", "/x/{id}0"] {
+        let one = One::new(&format!("rewrite: {{match: '^/(?<id>v[0-9])', to: '{to}'}}"));
+        assert_eq!(one.seen("/v1/a", &[]).target, "/x/v10/a", "{to}");
+    }
+}
+
 #[test]
 fn a_rewritten_path_cannot_leave_its_prefix() {
     let one = One::new("rewrite: {match: '^/in/([^/]*)-([^/]*)', to: /out/$1$2}");

@@ -249,5 +249,5 @@ fn health_checks_use_tls() {
     assert_eq!(good.get("/").status, 200);
     drop(good);
     let bad = gateway(Setup::default().file("ca.pem", &Authority::new().pem()), upstream.address, fields);
-    logs(&bad, "is not well: the handshake with the server failed: invalid peer certificate");
+    logs(&bad, "failed its health check: the handshake with the server failed: invalid peer certificate");
 }

@@ -1,4 +1,5 @@
-//! `${NAME}` and `${NAME:-default}` inside values, from the environment. `$${` is a `${` that stays.
+//! `${NAME}` and `${NAME:-default}` inside values, from the environment. `$${` is a `${` that stays, and so do the groups of
+//! an expression in what replaces its matches: `rewrite: {match: ^/v(.), to: /x/${1}0}`.
 
 use super::report::{Mistake, Report, nearest};
 use super::yaml_tree::{Node, Value};
@@ -15,10 +16,43 @@ pub(super) fn substitute(node: &mut Node, lookup: &dyn Fn(&str) -> Option<String
         },
         Value::List(items) => items.iter_mut().for_each(|item| substitute(item, lookup, report)),
         Value::Map(entries) => {
-            entries.iter_mut().for_each(|(_, value)| substitute(value, lookup, report));
+            let pattern = entries.iter().find_map(|(key, value)| is(key, "match").then_some(value));
+            let pattern = pattern.and_then(|pattern| match &pattern.value {
+                Value::Scalar(text) => Some(text.clone()),
+                _ => None,
+            });
+            for (key, value) in entries {
+                if let (Some(pattern), true, Value::Scalar(to)) = (&pattern, is(key, "to"), &mut value.value)
+                {
+                    *to = without_groups(to, pattern);
+                }
+                substitute(value, lookup, report);
+            }
         }
         Value::Null | Value::Wrong | Value::Scalar(_) => {}
     }
+}
+
+/// Whether a key has this name.
+fn is(key: &Node, name: &str) -> bool {
+    matches!(&key.value, Value::Scalar(text) if text == name)
+}
+
+/// The text with `$${1}` for each `${1}`, and for each `${name}` of a group of the pattern. No variable of the environment
+/// has a number for a name.
+fn without_groups(to: &str, pattern: &str) -> String {
+    let mut out = String::with_capacity(to.len());
+    let mut rest = to;
+    while let Some((before, inner)) = rest.split_once("${") {
+        out.push_str(before);
+        let name = inner.split_once('}').map_or("", |(name, _)| name);
+        let number = !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
+        let group = number || ["(?<", "(?P<"].iter().any(|open| pattern.contains(&format!("{open}{name}>")));
+        out.push_str(if group && !before.ends_with('$') { "$${" } else { "${" });
+        rest = inner;
+    }
+    out.push_str(rest);
+    out
 }
 
 fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, Mistake> {
@@ -87,6 +121,18 @@ mod tests {
         assert_eq!(expand("${EMPTY:-x}${EMPTY}", &lookup).unwrap(), "x");
         assert!(expand("${SLUICEGATE_NO_SUCH_NAME}", &lookup).unwrap_err().message.contains("is not set"));
         assert!(expand("${HOST", &lookup).is_err() && expand("${}", &lookup).is_err());
+    }
+
+    #[test]
+    fn groups_of_an_expression_are_no_variables() {
+        for (to, expected) in [
+            ("/${1}0/$${1}0/${HOST}", "/$${1}0/$${1}0/${HOST}"),
+            ("/${id}x${idx}", "/$${id}x${idx}"),
+            ("/${id", "/${id"),
+            ("/$1", "/$1"),
+        ] {
+            assert_eq!(without_groups(to, "^/(?<id>[0-9]+)/(.*)$"), expected, "{to}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod cors;
 mod cost;
 mod env;
 mod fair;
+mod foreign;
 #[cfg(feature = "schema")]
 mod hints;
 mod host_name;
@@ -170,6 +171,12 @@ pub fn consumers_file(text: &str, folder: &Path) -> Result<Option<(PathBuf, Vec<
         None if report.errors.is_empty() => Ok(None),
         None => Err(report),
     }
+}
+
+/// The address of the admin API as a configuration writes it; `None` if there is none, or it cannot be read. Mistakes
+/// elsewhere in the file do not matter.
+pub fn admin_address(text: &str) -> Option<String> {
+    Some(raw(text, &mut Report::default())?.admin?.value.address?.value)
 }
 
 fn raw(text: &str, report: &mut Report) -> Option<raw::RawConfig> {

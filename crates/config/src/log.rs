@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use http::HeaderName;
 use serde::{Serialize, Serializer};
 
+use super::at::At;
 use super::model::ApiKeyConfig;
 
 /// Headers that are secrets, whatever they are called here.
@@ -13,6 +14,41 @@ const SECRETS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "s
 const SECRET_WORDS: [&str; 5] = ["api-key", "apikey", "token", "secret", "passw"];
 /// A query parameter that is a secret everywhere (RFC 6750 §2.3).
 const ACCESS_TOKEN: &str = "access_token";
+/// Query parameters that are secrets where nothing else is said: credentials, codes of OAuth and of links in mails, and
+/// signatures, with which whoever reads the log could repeat a request.
+const USUAL_SECRETS: [&str; 31] = [
+    "api-key",
+    "api_key",
+    "apikey",
+    "auth",
+    "authorization",
+    "client_assertion",
+    "client_secret",
+    "code",
+    "code_verifier",
+    "credential",
+    "credentials",
+    "id_token",
+    "jwt",
+    "otp",
+    "pass",
+    "passphrase",
+    "passwd",
+    "password",
+    "private_key",
+    "pwd",
+    "refresh_token",
+    "secret",
+    "session",
+    "session_id",
+    "sessionid",
+    "sig",
+    "signature",
+    "token",
+    "x-amz-security-token",
+    "x-amz-signature",
+    "x-goog-signature",
+];
 
 /// Whether the value of a header is a secret; `token_headers` are those that tokens come in.
 pub fn is_secret_header<'a>(
@@ -39,6 +75,13 @@ pub fn secret_parameters(api_key: &ApiKeyConfig) -> Vec<String> {
     names
 }
 
+/// The query parameters whose values are secrets where the file does not say which are.
+pub(super) fn usual_secret_parameters(api_key: &ApiKeyConfig) -> Vec<String> {
+    let mut names = secret_parameters(api_key);
+    names.extend(USUAL_SECRETS.map(str::to_owned));
+    names
+}
+
 /// Where a line of each request goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AccessLogConfig {
@@ -55,6 +98,9 @@ pub struct AccessLogConfig {
     pub sample: Sample,
     /// Bytes that may wait to be written; what comes beyond them is dropped, and counted.
     pub buffer: usize,
+    /// Where the file stands in the configuration.
+    #[serde(skip)]
+    pub written: Option<At<()>>,
 }
 
 /// Where the lines go.

@@ -23,7 +23,8 @@ mapping! {
         format: RawText,
         /// The fields of a JSON line; header:NAME for a request header.
         fields: Vec<At<RawText>>,
-        /// Query parameters whose values are secret and are redacted.
+        /// Query parameters whose values are secret and are redacted, besides the usual ones (token, password, api_key, secret, sig,
+        /// code and their like); with `off` only those that are named here, the API key's and access_token.
         redact: OneOrMany<At<RawText>>,
         /// The share of requests that is logged: 10%, or by outcome: {ok: 1%, refused: 100%, error: 100%}.
         sample: RawSample,

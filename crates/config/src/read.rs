@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::at::At;
+use super::foreign;
 use super::report::{Mistake, Report, nearest};
 use super::yaml_tree::{Node, Value};
 
@@ -133,7 +134,8 @@ pub(super) fn entries<'a>(
     report: &mut Report,
 ) -> Option<Vec<(At<String>, &'a Node)>> {
     let Value::Map(map) = &node.value else {
-        return wrong_kind(node, expected, report);
+        let help = expected.strip_suffix(" (a mapping)").and_then(|what| foreign::scalar(what, node));
+        return wrong(node, expected, help, report);
     };
     let mut entries: Vec<(At<String>, &Node)> = Vec::with_capacity(map.len());
     let mut lines: HashMap<String, u64> = HashMap::with_capacity(map.len());
@@ -153,20 +155,40 @@ pub(super) fn entries<'a>(
     Some(entries)
 }
 
+/// Pushed to `wrong` for a key that nobody knows: the mapping may mean something else than what could be read of it.
+const UNKNOWN: &str = "?";
+
 /// Reports an unknown key. Returns the field that was probably meant.
 pub(super) fn unknown_key(
-    key: &At<String>,
+    (key, value): (&At<String>, &Node),
+    all: &[(At<String>, &Node)],
     what: &str,
     fields: &[&'static str],
     report: &mut Report,
-) -> Option<&'static str> {
+) -> &'static str {
+    if let Some((count, period, rate)) = foreign::rate(what, all)
+        && [count.at, period.at].contains(&key.at)
+    {
+        if key.at == count.at {
+            let message = format!("unknown keys `{}` and `{}` in {what}", count.value, period.value);
+            report.error(key.problem(message).help(format!("write `rate: {rate}`")));
+        }
+        return "rate";
+    }
     let problem = key.problem(format!("unknown key `{}` in {what}", key.value));
+    let of_another = foreign::key(what, &key.value, value);
+    // Two mappings can have one name: `tls` of a listener and of an upstream.
+    let of_another = of_another.filter(|meant| meant.field.is_empty() || fields.contains(&meant.field));
+    if let Some(meant) = of_another {
+        report.error(problem.help(meant.help));
+        return if meant.field.is_empty() { UNKNOWN } else { meant.field };
+    }
     let meant = nearest(&key.value, fields.iter().copied());
     report.error(match meant {
         Some(name) => problem.help(format!("did you mean `{name}`?")),
-        None => problem.help(format!("known keys: {}", fields.join(", "))),
+        None => problem.help(foreign::otherwise(what, &key.value, fields)),
     });
-    meant
+    meant.unwrap_or(UNKNOWN)
 }
 
 /// Declares a mapping of the file: a struct, its reader and its JSON Schema.
@@ -204,7 +226,8 @@ macro_rules! mapping {
 
                 const FIELDS: &[&str] = &[$(mapping!(@key $field $($key)?)),*];
                 let mut mapping = Self::empty(node.at);
-                for (key, value) in entries(node, concat!($what, " (a mapping)"), report)? {
+                let all = entries(node, concat!($what, " (a mapping)"), report)?;
+                for (key, value) in &all {
                     match key.value.as_str() {
                         $(mapping!(@key $field $($key)?) => {
                             mapping.$field = Read::read(value, report);
@@ -212,7 +235,7 @@ macro_rules! mapping {
                                 mapping.wrong.push(mapping!(@key $field $($key)?));
                             }
                         })*
-                        _ => mapping.wrong.extend(unknown_key(&key, $what, FIELDS, report)),
+                        _ => mapping.wrong.push(unknown_key((key, value), &all, $what, FIELDS, report)),
                     }
                 }
                 Some(mapping)

@@ -21,7 +21,7 @@ at('explain-form').addEventListener('submit', async event => {
       one.reset === null ? null : one.reset.toFixed(3) + ' s', one.retry_after === undefined ? null : one.retry_after.toFixed(3) + ' s', one.why].map(text => el('td', {text: text === null || text === undefined ? '–' : text})));
     at('explained').append(
       el('table', {}, ...pairs.filter(pair => pair[1]).map(pair => cell(...pair))),
-      el('h3', {text: 'Limits'}), el('div', {class: 'scroll'}, el('table', {}, el('tr', {}, ...['limit', 'says', 'key', 'rule', 'left', 'all back in', 'retry after', ''].map(text => el('th', {text}))), ...told.limits.map(limit))),
+      el('h3', {text: 'Limits'}), el('div', {class: 'scroll'}, el('table', {}, el('tr', {}, ...['limit', 'says', 'key', 'rule', 'left', 'full again in', 'retry after', ''].map(text => el('th', {text}))), ...told.limits.map(limit))),
       el('h3', {text: 'Other routes'}), el('table', {}, ...told.passed_over.map(route => cell(route.route, route.why))),
       el('h3', {text: 'Headers'}), el('table', {}, ...Object.entries(told.headers).map(pair => cell(...pair))));
   } catch (error) { at('explain-said').replaceChildren(el('span', {class: 'bad', text: error.message})); }
@@ -105,7 +105,7 @@ async function save(dry) {
   const path = 'rules/' + encodeURIComponent(rule.id) + (dry ? '?dry_run=1' : '');
   const answer = await ask('PUT', path, rule, {'Content-Type': 'application/json', ...condition()});
   if (dry) {
-    const keys = answer.value.keys.map(key => `; ${key.key} has ${key.remaining} left, of ${key.capacity_after} then`);
+    const keys = answer.value.keys.map(key => `; ${key.key} has ${key.remaining} left now, and its capacity would be ${key.capacity_after}`);
     return say('it would be in force at once' + keys.join('') + '; nothing was written', true);
   }
   put(answer.value, answer.etag);

@@ -94,7 +94,7 @@ async function pardon(limit, key) {
   let text;
   try {
     const {value} = await ask('DELETE', `limits/${encodeURIComponent(limit)}/keys/${encodeURIComponent(key)}`);
-    text = value.pardoned ? `${key} begins anew` : `nothing was counted for ${key}`;
+    text = value.pardoned ? `${key} has its full quota again` : `nothing was counted for ${key}`;
   } catch (error) { text = error.message; }
   if (at('pardon-said')) at('pardon-said').textContent = text;
 }
@@ -116,13 +116,13 @@ function showStatus() {
       address ? address.address : '–', !address ? state(false, 'name not resolved') : address.ejected ? state(false, 'ejected') : address.answers ? state(true, 'up') : state(false, address.failing_seconds === null ? 'down' : `down for ${duration(address.failing_seconds)}`), number(server.weight), ...(address ? [number(address.in_flight), number(address.requests), number(address.failed), address.trouble] : [null, null, null, null])]}))), 'no servers are configured');
   const sources = [];
   const source = (name, known, detail) => known && sources.push({trouble: Boolean(known.trouble) || known.up === false, cells: [name, known.trouble || known.up === false ? state(false, 'away') : state(true, 'up'), detail, known.trouble]});
-  source('store (redis)', status.store, status.store && `${status.store.gateways} gateways`);
-  source('rules', status.rules, status.rules && `${status.rules.source}, version ${status.rules.version}, ${number(status.rules.cached)} keys remembered`);
-  source('token keys', status.jwt, status.jwt && `${status.jwt.keys} keys`);
+  source('store (redis)', status.store, status.store && counted(status.store.gateways, 'gateway'));
+  source('rules', status.rules, status.rules && `${status.rules.source}, version ${status.rules.version}, ${counted(status.rules.cached, 'key')} remembered`);
+  source('token keys', status.jwt, status.jwt && counted(status.jwt.keys, 'key'));
   source('token introspection', status.introspection, '');
   source('check of requests', status.check, '');
   if (status.consumers) sources.push({trouble: Boolean(status.consumers.last_reload_error), cells: ['consumers', state(!status.consumers.last_reload_error, status.consumers.last_reload_error ? 'old file in force' : 'up'), `${status.consumers.file}: ${number(status.consumers.consumers)}`, status.consumers.last_reload_error]});
-  for (const list of status.lists) sources.push({trouble: Boolean(list.last_reload_error), cells: [`list ${list.name}`, state(!list.last_reload_error, list.last_reload_error ? 'old file in force' : 'up'), `${number(list.entries)} entries`, list.last_reload_error]});
+  for (const list of status.lists) sources.push({trouble: Boolean(list.last_reload_error), cells: [`list ${list.name}`, state(!list.last_reload_error, list.last_reload_error ? 'old file in force' : 'up'), counted(list.entries, 'entry', 'entries'), list.last_reload_error]});
   table('source-table', [['source', false], ['state', false], ['', false], ['trouble', false]], sources, 'all counters are in this process, and nothing is read from elsewhere');
   const certificates = status.tls.flatMap(listener => listener.certificates.map(one => ({listener: listener.listener, days: (Date.parse(one.not_after) - Date.now()) / 86400000, ...one})));
   at('certificates').hidden = !certificates.length;

@@ -1,5 +1,6 @@
 const at = id => document.getElementById(id);
 const number = n => n === null || n === undefined ? '–' : Number(n).toLocaleString('en', {maximumFractionDigits: 1});
+const counted = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? one : many}`;
 const millis = s => s === null || s === undefined ? '–' : s < 0.001 ? (s * 1e6).toFixed(0) + ' µs' : s < 1 ? (s * 1e3).toFixed(1) + ' ms' : s.toFixed(2) + ' s';
 const bytes = n => n === null || n === undefined ? '–' : n < 1e3 ? `${n.toFixed(0)} B` : n < 1e6 ? `${(n / 1e3).toFixed(1)} kB` : n < 1e9 ? `${(n / 1e6).toFixed(1)} MB` : `${(n / 1e9).toFixed(1)} GB`;
 const moment = text => text.replace(/\.\d+/, '');

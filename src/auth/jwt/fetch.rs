@@ -51,7 +51,7 @@ impl Fetcher {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         let answer = sender.send_request(request).await.map_err(broken)?;
         if answer.status() != StatusCode::OK {
-            return Err(format!("it answers {}", answer.status().as_u16())); // also to go elsewhere
+            return Err(format!("it answered with status {}", answer.status().as_u16())); // also to go elsewhere
         }
         let body = Limited::new(answer.into_body(), MAX_SET).collect().await;
         body.map(|body| body.to_bytes())

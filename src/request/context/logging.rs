@@ -34,7 +34,7 @@ impl RequestContext {
         }
         let fields = log.map(|log| &log.config().fields[..]).unwrap_or_default();
         let record = Record::new(fields, parts, self.client, peer, self.scheme(parts));
-        self.exchange.begin_record(if spans { record.with_server() } else { record });
+        self.exchange.begin_record(if spans { record.with_span(parts) } else { record });
     }
 
     fn note(&self, note: impl FnOnce(&mut Record)) {
@@ -112,6 +112,7 @@ impl RequestContext {
         let end = End {
             names,
             route: self.route.map(|route| names.route(route)),
+            paths: self.route.map(|route| names.paths(route)).unwrap_or_default(),
             listener: names.listener(self.connection().listener_index()),
             upstream: record.upstream.map(|upstream| names.upstream(upstream)),
             begun: self.begun,

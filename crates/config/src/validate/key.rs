@@ -7,6 +7,7 @@ use http::HeaderName;
 use super::header_name;
 use super::limit::Context;
 use crate::at::At;
+use crate::foreign;
 use crate::model::Exempt;
 use crate::parse_network;
 use crate::read::OneOrMany;
@@ -67,7 +68,8 @@ fn alternatives(text: &At<String>, context: Context<'_>, report: &mut Report) ->
         let name = piece.trim();
         if name.is_empty() {
             report.error(
-                text.problem("a `|` of the key has nothing beside it").help("such as `key: api_key | ip`"),
+                text.problem("a `|` of the key has no key before or after it")
+                    .help("such as `key: api_key | ip`"),
             );
             return None;
         }
@@ -151,10 +153,14 @@ fn named(part: &str) -> Result<Part, Option<(String, String)>> {
 }
 
 fn unknown(text: &At<String>) -> Problem {
-    let known = PLAIN.iter().map(Part::name).chain(["header:", "query:", "cookie:", "path:", "jwt:"]);
+    let known = |text: &str| PLAIN.iter().any(|part| part.name() == text) || named(text).is_ok();
     let problem = text.problem(format!("unknown key `{}`", text.value));
-    problem.did_you_mean(&text.value, known, || {
-        "known keys: ip, ip/BITS, api_key, consumer, user, global, host, method, path, path:NAME, route, header:NAME, query:NAME, cookie:NAME, jwt:CLAIM, tls:subject, tls:fingerprint".to_owned()
+    if let Some(ours) = foreign::limit_key(&text.value, &known) {
+        return problem.help(format!("write `{ours}`"));
+    }
+    let names = PLAIN.iter().map(Part::name).chain(["header:", "query:", "cookie:", "path:", "jwt:"]);
+    problem.did_you_mean(&text.value, names, || {
+        "such as ip, consumer, user, path or header:NAME; docs/configuration.md#keys has all keys".to_owned()
     })
 }
 

@@ -16,6 +16,7 @@ use super::sync;
 use super::{in_range, missing, value, word};
 use crate::at::At;
 use crate::cost::Cost;
+use crate::foreign;
 use crate::listener::ClientIpConfig;
 use crate::lists::ListConfig;
 use crate::model::{ApiKeyConfig, LimitConfig, Mode, OnMissing, OnStoreFailure};
@@ -166,7 +167,8 @@ fn shared(raw: &RawLimit, has_store: bool, report: &mut Report) -> Option<bool> 
         }
         // Nothing is "near" here: who writes `global` wants the opposite of `local`.
         other => {
-            report.error(scope.problem(format!("unknown scope `{other}`")).help("known: shared, local"));
+            let help = foreign::word("scope", other).unwrap_or("known: shared, local");
+            report.error(scope.problem(format!("unknown scope `{other}`")).help(help));
             None
         }
     }
@@ -252,6 +254,13 @@ pub(super) fn warnings(
         |limit: &LimitConfig| limit.mode == Mode::Enforce && limit.key.parts().all(Part::is_of_address);
     let guards: Vec<bool> = limits.valid().map(|(_, limit)| enforced_by_address(limit)).collect();
     let guarded = |route: &RouteConfig| route.limits.iter().any(|used| guards.get(used.index) == Some(&true));
+    // A limit of everybody together does not tell who asks for many shares of it.
+    let addresses: Vec<bool> = limits
+        .valid()
+        .map(|(_, limit)| enforced_by_address(limit) && limit.key.parts().any(|part| *part != Part::Global))
+        .collect();
+    let counted_by_address =
+        |route: &RouteConfig| route.limits.iter().any(|used| addresses.get(used.index) == Some(&true));
     let unverified = |limit: &LimitConfig, part: &Part| match (part, &api_key.consumers) {
         // An unknown key counts as none, so that changing it changes nothing, unless none goes free.
         (Part::ApiKey, Some(consumers)) => !consumers.required && limit.on_missing == OnMissing::Skip,
@@ -266,11 +275,20 @@ pub(super) fn warnings(
                     .help("add it to the `limits` of a route"),
             );
         }
-        if limit.key.parts().any(|part| unverified(limit, part)) && users.iter().any(|route| !guarded(route))
-        {
+        let escapes = report.errors.is_empty() && users.iter().any(|route| !guarded(route));
+        if limit.key.parts().any(|part| unverified(limit, part)) && escapes {
             report.warning(
                 name.problem(format!("a client can escape `{}` by changing what it sends", name.value))
                     .help("nothing verifies this key; put a limit with `key: ip` (or `global`) beside it"),
+            );
+        }
+        let divided = report.errors.is_empty() && users.iter().any(|route| !counted_by_address(route));
+        let by = limit.fair.iter().flat_map(|fair| fair.by.parts());
+        if by.into_iter().any(|part| unverified(limit, part)) && divided {
+            report.warning(
+                name.problem(format!("a client can have many shares of `{}` by changing what it sends", name.value)).help(
+                    "nothing verifies the key of `fair.by`; use `by: consumer` or `by: ip`, or put a limit with `key: ip` beside it",
+                ),
             );
         }
         ban::warnings(name, limit, report);

@@ -6,7 +6,7 @@ use super::{empty, value, word};
 use crate::at::{At, Folder};
 use crate::log::{
     Accept, AccessLogConfig, Field, Known, LogFormat, LogTarget, SHORT, Sample, Share, TraceConfig,
-    is_secret_header, secret_parameters,
+    is_secret_header, secret_parameters, usual_secret_parameters,
 };
 use crate::model::ApiKeyConfig;
 use crate::raw_log::{RawAccessLog, RawAccessLogFields, RawSample, RawTrace};
@@ -29,9 +29,10 @@ pub(super) fn access_log(
                 target: LogTarget::Stdout,
                 format: LogFormat::Short,
                 fields: short(),
-                redact: secret_parameters(api_key),
+                redact: usual_secret_parameters(api_key),
                 sample: Sample::ALL,
                 buffer: BUFFER as usize,
+                written: None,
             });
         }
     };
@@ -44,8 +45,11 @@ pub(super) fn access_log(
             _ => Err(Mistake::new(format!("`buffer` is between 64KiB and 1GiB, not {text}"))),
         })
     });
-    let mut redact = secret_parameters(api_key);
-    redact.extend(raw.redact.iter().flat_map(|names| &names.value.0).map(|name| name.value.clone()));
+    let named = raw.redact.as_ref().map_or(&[][..], |names| &names.value.0);
+    let is_off = |name: &At<String>| name.value == "off";
+    let mut redact =
+        if named.iter().any(is_off) { secret_parameters(api_key) } else { usual_secret_parameters(api_key) };
+    redact.extend(named.iter().filter(|name| !is_off(name)).map(|name| name.value.clone()));
     let sample = raw.sample.as_ref().map_or(Sample::ALL, |sample| self::sample(&sample.value, report));
     if let Some(path) = raw.path.as_ref().filter(|path| path.value.is_empty()) {
         empty(path.at, "path", "write stdout, or the name of a file", report);
@@ -60,6 +64,7 @@ pub(super) fn access_log(
         redact,
         sample,
         buffer: buffer.unwrap_or(BUFFER) as usize,
+        written: raw.path.as_ref().map(|path| At { at: path.at, value: () }),
     })
 }
 

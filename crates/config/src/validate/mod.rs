@@ -47,6 +47,7 @@ use http::HeaderName;
 
 use crate::Parsed;
 use crate::at::{At, Folder, utf8_text};
+use crate::foreign;
 use crate::listener::ListenerConfig;
 use crate::model::{Config, MetricsConfig};
 use crate::raw::RawConfig;
@@ -341,6 +342,10 @@ fn word<T: Copy>(text: &At<String>, what: &str, words: &[(&str, T)], report: &mu
     }
     let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
     let problem = text.problem(format!("unknown {what} `{}`", text.value));
+    if let Some(help) = foreign::word(what, &text.value) {
+        report.error(problem.help(help));
+        return None;
+    }
     let otherwise = || format!("known: {}", known.join(", "));
     report.error(problem.did_you_mean(&text.value, known.iter().copied(), otherwise));
     None

@@ -14,8 +14,12 @@ pub(super) fn read(text: &str) -> Result<PathPattern, Mistake> {
             return Mistake::new(format!("expected a path such as /v1/*, found the URL `{text}`"))
                 .help(format!("write the path alone, {path}; the name goes into `host`"));
         }
-        if let Some(meant) = meant(text) {
+        if let Some(meant) = meant(text).filter(|meant| !is_regex(meant)) {
             return Mistake::from(error).help(format!("write {meant}"));
+        }
+        if let Some(regex) = expression(text) {
+            return Mistake::from(error)
+                .help(format!("write `path: {{regex: '{}'}}`", regex.replace('\'', "''")));
         }
         if let Some((path, _)) = text.split_once(['?', '#']) {
             return Mistake::new(format!("the path `{text}` has a query, and paths are matched without it"))
@@ -87,6 +91,30 @@ fn meant(text: &str) -> Option<String> {
     (out != text && PathPattern::parse(&out).is_ok()).then_some(out)
 }
 
+/// Whether something is left that only regular expressions have.
+fn is_regex(path: &str) -> bool {
+    path.contains(['[', ']', '(', ')', '|', '+', '?', '\\', '^', '$']) || path.contains(".*")
+}
+
+/// The expression for `{regex: …}`, which matches whole paths, of a location of nginx: `~ ^/v[0-9]+/` is found anywhere.
+fn expression(text: &str) -> Option<String> {
+    let (bare, prefix) = match text.strip_prefix("~*") {
+        Some(bare) => (bare, "(?i)"),
+        None => (text.strip_prefix('~').or_else(|| text.starts_with('^').then_some(text))?, ""),
+    };
+    let bare = bare.trim_start();
+    let (front, bare) = match bare.strip_prefix('^') {
+        Some(bare) => ("", bare),
+        None => (".*", bare),
+    };
+    let (bare, end) = match bare.strip_suffix('$').filter(|bare| !bare.ends_with('\\')) {
+        Some(bare) => (bare, ""),
+        None if bare.ends_with(".*") => (bare, ""),
+        None => (bare, ".*"),
+    };
+    (!bare.is_empty()).then(|| format!("{prefix}{front}{bare}{end}"))
+}
+
 /// What a segment stands for elsewhere.
 enum Foreign<'a> {
     /// One segment.
@@ -134,6 +162,21 @@ fn foreign(part: &str) -> Option<Foreign<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// nginx finds an expression anywhere, `{regex: …}` matches the whole path.
+    #[test]
+    fn locations_of_nginx_are_expressions() {
+        for (text, expected) in [
+            ("~ ^/v[0-9]+/x$", Some("/v[0-9]+/x")),
+            ("~ ^/v[0-9]+/", Some("/v[0-9]+/.*")),
+            (r"~* \.(png|jpg)$", Some(r"(?i).*\.(png|jpg)")),
+            ("^/a(b|c)", Some("/a(b|c).*")),
+            ("/a", None),
+            ("~", None),
+        ] {
+            assert_eq!(expression(text).as_deref(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn patterns_of_other_programs_are_known() {

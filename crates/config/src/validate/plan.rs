@@ -29,12 +29,27 @@ pub(super) fn plans(
     for (plan, numbers) in plans {
         check_name(plan, "plan", report);
         let numbers = numbers.as_ref().map(|numbers| At { at: plan.at, value: numbers.clone() });
+        if let Some(help) = numbers.as_ref().and_then(|numbers| missing_period(raw, numbers)) {
+            let problem = plan.problem(format!("the plan `{}` has a number without a period", plan.value));
+            report.error(problem.help(format!("write `plans: {{{}: {{rate: {help}}}}}`", plan.value)));
+            all = false;
+            continue;
+        }
         match numbers.and_then(|numbers| special(name, raw, &numbers, cost, report)) {
             Some(quota) => valid.push((plan.value.clone(), quota)),
             None => all = false,
         }
     }
     all.then_some(valid)
+}
+
+/// The rate that is meant by a number alone, if the limit counts by time: the number in the period of the limit itself.
+fn missing_period(raw: &RawLimit, numbers: &At<RawPlan>) -> Option<String> {
+    let RawPlan(fields) = &numbers.value;
+    let max = fields.max.as_ref().filter(|max| max.at == fields.at)?; // not written as `{max: 10}`
+    let timed = raw.algorithm.as_ref().is_none_or(|algorithm| algorithm.value != "concurrency");
+    let period = raw.rate.as_ref().and_then(|rate| Some(rate.value.split_once('/')?.1.trim()));
+    timed.then(|| format!("{}/{}", max.value.0, period.unwrap_or("min")))
 }
 
 /// The plans that consumers can be on, because a limit names them; none if no limit has numbers for any.
@@ -67,7 +82,14 @@ pub(super) fn candidate(
     report: &mut Report,
 ) -> Option<Option<Quota>> {
     match &raw.candidate {
-        Some(numbers) => special(name, raw, numbers, cost, report).map(Some),
+        Some(numbers) => {
+            if let Some(rate) = missing_period(raw, numbers) {
+                let problem = numbers.problem("`candidate` is a number without a period");
+                report.error(problem.help(format!("write `candidate: {rate}`")));
+                return None;
+            }
+            special(name, raw, numbers, cost, report).map(Some)
+        }
         None => (!raw.wrong.contains(&"candidate")).then_some(None),
     }
 }

@@ -84,13 +84,14 @@ pub(super) fn all(
             let help = match raw.name {
                 Some(_) => format!("the first one is on line {line}"),
                 None => format!(
-                    "this one is called by its number, for it has no name; the first one is on line {line}"
+                    "this one has no `name` and is called by its number; the first one is on line {line}"
                 ),
             };
             report.error(name.problem(format!("two routes are called `{}`", name.value)).help(help));
         }
         lines.entry(name.value.clone()).or_insert(name.at.line);
-        let mut match_is_valid = !raw.wrong.contains(&"match");
+        // A key that nobody knows may be what narrows the route.
+        let mut match_is_valid = !raw.wrong.iter().any(|wrong| ["match", "?"].contains(wrong));
         let mut matches = raw.matches.as_ref().map_or_else(Match::default, |raw| {
             let before = report.errors.len();
             let matches = matches(&raw.value, known, report);
@@ -166,8 +167,9 @@ fn is_checked(raw: &RawRoute, known: &Known<'_>, report: &mut Report) -> bool {
     if !known.checked {
         report.error(
             text.problem("`check` means nothing without `auth.check`")
-                .help("remove it, or add `auth: {check: {url: https://…}}`"),
+                .help("remove it, or add `auth: {check: {url: https://…}}`; servers are checked by `health` of an upstream"),
         );
+        return false;
     }
     word(text, "check", &[("on", true), ("off", false)], report).unwrap_or(true)
 }

@@ -104,7 +104,8 @@ fn regex(raw: &RawRewriteFields, report: &mut Report) -> Option<PathChange> {
     Some(PathChange::Regex { pattern, to })
 }
 
-/// `/x/$1`: texts, and groups by number or name; `$$` is a dollar.
+/// `/x/$1`: texts, and groups by number or name: `$1`, `${1}` and `{1}`. `$$` is a dollar. The braces are for groups with a
+/// digit or a letter behind them: `${1}0`.
 fn replacement(text: &str, group: impl Fn(&str) -> Option<usize>) -> Result<Vec<RegexPiece>, Mistake> {
     if let Some(wrong) = text.chars().find(|c| !c.is_ascii_graphic() || "?#\\".contains(*c)) {
         let mistake = Mistake::new(format!("{} cannot stand in a path here", shown(wrong)));
@@ -112,28 +113,54 @@ fn replacement(text: &str, group: impl Fn(&str) -> Option<usize>) -> Result<Vec<
     }
     let mut pieces = Vec::new();
     let mut rest = text;
-    while let Some(at) = rest.find('$') {
-        let behind = &rest[at + 1..];
-        let digits = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
-        let word = behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(behind.len());
-        let name = &behind[..if digits > 0 { digits } else { word }];
-        if let Some(further) = behind.strip_prefix('$') {
-            pieces.push(RegexPiece::Text(rest[..=at].to_owned()));
+    while let Some(at) = rest.find(['$', '{', '}']) {
+        let (before, found) = rest.split_at(at);
+        if let Some(further) = found.strip_prefix("$$") {
+            pieces.push(RegexPiece::Text(format!("{before}$")));
             rest = further;
             continue;
         }
-        let Some(group) = group(name) else {
-            let mistake = Mistake::new(format!("`${name}` is no group of the pattern"));
-            return Err(
-                mistake.help("groups are counted from $1, or have names: (?<id>…) and $id; $$ is a dollar")
-            );
+        let braced = found.strip_prefix("${").or_else(|| found.strip_prefix('{'));
+        let (name, further) = match braced {
+            Some(inner) => inner.split_once('}').ok_or_else(|| {
+                Mistake::new("a `{` without its `}`")
+                    .help("groups are $1, ${1} or ${name}; a brace that stays is %7B")
+            })?,
+            None if found.starts_with('}') => {
+                return Err(Mistake::new("a `}` without its `{`")
+                    .help("groups are $1, ${1} or ${name}; a brace that stays is %7D"));
+            }
+            None => {
+                let behind = &found[1..];
+                let digits = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
+                let word =
+                    behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(behind.len());
+                behind.split_at(if digits > 0 { digits } else { word })
+            }
         };
-        pieces.push(RegexPiece::Text(rest[..at].to_owned()));
-        pieces.push(RegexPiece::Group(group));
-        rest = &behind[name.len()..];
+        let Some(number) = group(name) else { return Err(no_group(name, braced.is_some(), group)) };
+        pieces.push(RegexPiece::Text(before.to_owned()));
+        pieces.push(RegexPiece::Group(number));
+        rest = further;
     }
     pieces.push(RegexPiece::Text(rest.to_owned()));
     Ok(pieces)
+}
+
+/// The mistake for a group that the pattern does not have.
+fn no_group(name: &str, braced: bool, group: impl Fn(&str) -> Option<usize>) -> Mistake {
+    let written = if braced { format!("{{{name}}}") } else { format!("${name}") };
+    let mistake = Mistake::new(format!("`{written}` is no group of the pattern"));
+    // `$10` for group 1 and a 0, `$idx` for the group `id` and an x: the longest group that the name begins with.
+    let split =
+        (1..name.len()).rev().find(|end| name.is_char_boundary(*end) && group(&name[..*end]).is_some());
+    match split.filter(|_| !braced) {
+        Some(end) => mistake.help(format!("for the group {} and `{}` write ${{{}}}{}", &name[..end], &name[end..], &name[..end], &name[end..])),
+        None => mistake.help(
+            "groups are counted from $1, or have names: (?<id>…) and $id; with braces, ${1}, where more letters follow; \
+             $$ is a dollar, and variables such as {host} are for a rewrite without `match`",
+        ),
+    }
 }
 
 /// Where clients are sent.

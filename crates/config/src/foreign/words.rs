@@ -1,0 +1,133 @@
+//! Values that other programs have: words of fields, keys of limits, and one value where a mapping belongs.
+
+/// A value that other programs have: the field, the words, the help.
+pub(super) type Word = (&'static str, &'static [&'static str], &'static str);
+
+/// Values of fields with a few words.
+pub(super) const WORDS: &[Word] = &[
+    (
+        "algorithm",
+        &["gcra", "token", "tokens", "tokenbucket", "token-bucket", "bucket", "local"],
+        "write `token_bucket`, which is GCRA here",
+    ),
+    ("algorithm", &["leaky", "leakybucket", "leaky-bucket", "queue", "shaping"], "write `leaky_bucket`"),
+    ("algorithm", &["fixed", "fixedwindow", "window", "counter", "calendar"], "write `fixed_window`"),
+    (
+        "algorithm",
+        &["sliding", "sliding_window_counter", "moving_window", "rolling_window"],
+        "write `sliding_window`",
+    ),
+    ("algorithm", &["log", "sliding_window_log", "sorted_set"], "write `sliding_log`"),
+    (
+        "algorithm",
+        &["concurrent", "connections", "in_flight", "limit_conn", "semaphore"],
+        "write `concurrency`",
+    ),
+    (
+        "mode",
+        &[
+            "monitor",
+            "monitoring",
+            "dry_run",
+            "dryrun",
+            "dry-run",
+            "log",
+            "log_only",
+            "report",
+            "report_only",
+            "observe",
+            "detect",
+            "test",
+            "warn",
+        ],
+        "write `mode: shadow`",
+    ),
+    ("mode", &["on", "true", "enabled", "active", "block", "enforced", "enforcing"], "write `mode: enforce`"),
+    ("mode", &["disabled", "false", "none", "inactive"], "write `mode: off`"),
+    (
+        "balance",
+        &["least_conn", "leastconn", "least-conn", "least_connections", "least_request", "least_time", "p2c"],
+        "write `least_requests`",
+    ),
+    ("balance", &["rr", "roundrobin", "round-robin", "wrr", "static-rr"], "write `round_robin`"),
+    ("balance", &["ip_hash", "source", "source_ip", "sticky"], "write `{hash: ip}`"),
+    ("balance", &["uri", "uri_hash"], "write `{hash: path}`"),
+    (
+        "balance",
+        &["consistent_hash", "ring_hash", "maglev", "consistent", "ketama"],
+        "write `{hash: KEY}`, such as `{hash: ip}`",
+    ),
+    ("on_missing", &["reject", "refuse", "block", "401", "unauthorized"], "write `deny`"),
+    ("on_missing", &["ignore", "allow", "pass", "none"], "write `skip`"),
+    ("on_store_failure", &["fail_open", "fail-open", "allow", "pass"], "write `open`"),
+    ("on_store_failure", &["fail_closed", "fail-closed", "deny", "refuse", "block"], "write `closed`"),
+    ("scope", &["global", "cluster", "redis", "distributed"], "write `shared`"),
+    ("scope", &["memory", "process", "node"], "write `local`"),
+    ("check", &["true", "yes", "enabled"], "write `check: on`"),
+    ("check", &["false", "no", "disabled", "none"], "write `check: off`"),
+    ("protocol", &["http", "http/1.1", "h1"], "write `http1`"),
+    ("protocol", &["h2", "h2c", "http/2", "grpc"], "write `http2`"),
+];
+
+/// Keys of limits, in lower case.
+pub(super) const LIMIT_KEYS: &[(&[&str], &str)] = &[
+    (
+        &[
+            "client_ip",
+            "client-ip",
+            "clientip",
+            "client",
+            "remote_addr",
+            "remote-addr",
+            "remote_address",
+            "binary_remote_addr",
+            "remote_ip",
+            "source_ip",
+            "sourceip",
+            "source_address",
+            "source.ip",
+            "src",
+            "src_ip",
+            "addr",
+            "address",
+            "ip_address",
+            "ipaddress",
+            "peer",
+            "realip_remote_addr",
+            "{client_ip}",
+        ],
+        "ip",
+    ),
+    (&["apikey", "api-key", "credential", "key", "token"], "api_key"),
+    (&["account", "customer", "client_id"], "consumer"),
+    (&["subject", "sub", "user_id", "userid", "username", "jwt_claim_sub", "remote_user"], "user"),
+    (&["all", "*", "everyone", "everybody", "none", "server", "total", "generic_key", "static"], "global"),
+    (&["http_host", "server_name", "domain", "hostname", "authority", ":authority"], "host"),
+    (&["uri", "url", "request_uri", "document_uri", "endpoint", "resource", ":path"], "path"),
+    (&["request_method", "verb", ":method"], "method"),
+    (&["location", "service", "service_name", "router"], "route"),
+    (&["authorization"], "header:Authorization"),
+    (&["user_agent", "user-agent", "useragent"], "header:User-Agent"),
+    (&["ssl_client_s_dn", "cn"], "tls:subject"),
+    (&["ssl_client_fingerprint"], "tls:fingerprint"),
+];
+
+/// Mappings that are written as one value: an example of the value, and what is written instead.
+pub(super) const SCALARS: &[(&str, &str, &str)] = &[
+    ("admin", "127.0.0.1:9090", "write `admin: {address: {}}`"),
+    ("store", "redis://127.0.0.1:6379", "write `store: {redis: {url: {}}}`"),
+    ("store.redis", "redis://127.0.0.1:6379", "write `redis: {url: {}}`"),
+    ("client_ip", "10.0.0.0/8", "write `client_ip: {trusted_proxies: [{}]}`"),
+    ("a health check", "/healthz", "write `health: {path: {}}`"),
+    ("match", "/v1/*", "write `match: {path: {}}`"),
+    ("a limit", "10/s", "write `{key: ip, rate: {}}`"),
+    ("an upstream", "http://127.0.0.1:9000", "write `{servers: [{}]}`"),
+    ("a route", "/v1/*", "write `{name: NAME, match: {path: {}}, upstream: NAME}`"),
+    ("reject", "429", "write `reject: {status: {}}`"),
+    ("auth.api_key", "", "write `api_key: {consumers: consumers.yaml}`, with the keys in that file"),
+    ("auth.jwt", "", "write `jwt: {jwks: {url: https://…}}`"),
+    ("auth.check", "https://auth.internal/check", "write `check: {url: {}}`"),
+    ("rules", "", "write `rules: {file: PATH}`, or `rules: {redis: true}` for the Redis of `store`"),
+    ("fair", "consumer", "write `fair: {by: {}}`"),
+    ("tls", "", "write `tls: {…}`: it names files"),
+];
