@@ -337,7 +337,7 @@ fn read_logs(
             findings.errors.push(format!("{place}: {error}; the report covers the lines before"));
         } else if let (false, Some(first)) = &read[file] {
             findings.errors.push(format!(
-                "{name} is no log: no line of it could be read, the first because of\n  {first}"
+                "{name} is not a log that can be read: none of its lines could be, the first because of\n  {first}"
             ));
         }
         if let Some(padding) = padding {

@@ -171,7 +171,7 @@ fn a_few_unmatched_requests_cause_no_warning() {
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
 }
 
-/// A file of which no line can be read is no log: 1, and why. One without lines is.
+/// A file of which no line can be read cannot be read as a log: 1, and why. One without lines is.
 #[test]
 fn a_file_that_is_no_log_is_code_1() {
     let folder = folder(RULES, b"\x7fELF\x02\x01\n\x1b[2J what\nlisten: [127.0.0.1:18080]\n");
@@ -179,7 +179,7 @@ fn a_file_that_is_no_log_is_code_1() {
     std::fs::write(folder.path("good.log"), log(3)).unwrap();
     let output = folder.run(&["replay", "access.log", "good.log"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    assert_said(&stderr(&output), &["access.log is no log", "access.log:1:"]);
+    assert_said(&stderr(&output), &["access.log is not a log that can be read", "access.log:1:"]);
     assert_said(&text(&output), &["3 requests", "3 lines could not be read"]);
     assert!(!text(&output).contains('\u{1b}'), "{:?}", text(&output));
     let output = folder.run(&["replay", "empty.log"]);
