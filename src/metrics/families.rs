@@ -138,7 +138,7 @@ families! {
     UPSTREAM_DURATION = "sluicegate_upstream_duration_seconds", HISTOGRAM, [UPSTREAM],
         "Time from sending a request to an upstream to the head of its answer.";
     UPSTREAM_HEALTHY = "sluicegate_upstream_healthy", GAUGE, [UPSTREAM, of("server", "the server's address")],
-        "Whether a server gets requests (1) or is unhealthy or ejected (0).";
+        "Whether a server is up (1), or down, ejected or without an address (0). The last server gets requests even if it is down.";
     SERVER_REQUESTS = "sluicegate_upstream_server_requests_total", COUNTER, [UPSTREAM, of("server", "the server's address")],
         "Requests that were sent to a server, including repeated ones.";
     SERVER_FAILURES = "sluicegate_upstream_server_failures_total", COUNTER, [UPSTREAM, of("server", "the server's address")],
