@@ -1,6 +1,7 @@
 //! The API for operators: state, metrics, reload, pardon. On an address of its own.
 
 mod actor;
+mod audit;
 mod config_dump;
 mod connections;
 mod expected_series;
@@ -35,6 +36,7 @@ use crate::metrics;
 use crate::process_state::ProcessState;
 use sluicegate_config::Role;
 
+use self::actor::Asking;
 pub use self::config_dump::config as effective_config;
 pub use self::scrape::otlp as otlp_metrics;
 
@@ -95,9 +97,9 @@ impl Admin {
             (_, ["explain"]) if get => self.explain(request.uri().query()).await,
             (_, ["openapi.json"]) if get => reply(&openapi::document()),
             (_, ["limits"]) if get => reply(&self.limits()),
-            (_, ["limits", limit, "keys", key]) if get => self.key(limit, key, false).await,
+            (_, ["limits", limit, "keys", key]) if get => self.key(limit, key).await,
             (&Method::DELETE, ["limits", limit, "keys", key]) => match self.actor(&request, Role::All) {
-                Ok(_) => self.key(limit, key, true).await,
+                Ok(actor) => self.pardon(limit, key, &Asking { actor, peer }).await,
                 Err(refusal) => refusal,
             },
             (&Method::POST, ["reload"]) => match self.actor(&request, Role::All) {

@@ -111,6 +111,12 @@ impl Consumers {
         self.consumer(&self.records[keys[at].owner as usize])
     }
 
+    /// The consumer of this name, for operators: all names are looked through.
+    pub fn named(&self, name: &str) -> Option<Consumer<'_>> {
+        let mut all = self.records.iter().filter_map(|record| self.consumer(record));
+        all.find(|consumer| consumer.name == name)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.records.len()
