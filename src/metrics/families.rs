@@ -181,6 +181,8 @@ families! {
         "When a certificate in force expires, in seconds since the Unix epoch.";
     H2_CUT = "sluicegate_h2_cut_total", COUNTER, [these("reason", &AbortReason::NAMES)],
         "HTTP/2 connections that were aborted because of the client's behavior.";
+    FORWARDED_IGNORED = "sluicegate_forwarded_ignored_total", COUNTER, [],
+        "Requests whose header of `client_ip` (X-Forwarded-For) was ignored, because their peer is no trusted proxy.";
     STORE_UP = "sluicegate_store_up", GAUGE, [],
         "Whether all workers reach the store (1) or not (0).";
     STORE_GATEWAYS = "sluicegate_store_gateways", GAUGE, [],

@@ -9,6 +9,7 @@ use sluicegate_limiter::Time;
 
 use super::abort_counts::AbortCounts;
 use super::consumers::{ConsumerCounts, Consumers};
+use super::ignored_forwarded::IgnoredForwarded;
 use super::listeners::ListenerMetrics;
 use super::otlp::OtlpMetrics;
 use super::worker_counters::{LimitMetrics, RouteMetrics, StoreMetrics, UpstreamMetrics};
@@ -30,6 +31,8 @@ pub struct Metrics {
     pub lent_until: AtomicU64,
     /// HTTP/2 connections that were closed because of what the client sent, by reason.
     pub aborts: AbortCounts,
+    /// Requests with a header that names the client, from peers that are not trusted.
+    pub ignored_forwarded: IgnoredForwarded,
     /// Lines of the access log that were dropped.
     pub access_log_dropped: Arc<AtomicU64>,
     /// Messages to a collector.

@@ -20,7 +20,7 @@ fn the_page_shows_what_happens() {
     let Some(mut browser) = Browser::start() else { return };
     let gateway = Gateway::start(FILE);
     assert_eq!(gateway.statuses(4, "/orders", &[("x-api-key", HOSTILE)]), [200, 200, 429, 429]);
-    assert_eq!(gateway.get("/gone").status, 502);
+    assert_eq!(gateway.ask("GET", "/gone", &[("x-forwarded-for", "192.0.2.1")]).status, 502);
     let url = format!("http://{}/", gateway.admin);
     for (width, scheme) in WIDTHS {
         browser.open(&url, width, scheme);
@@ -34,6 +34,7 @@ fn the_page_shows_what_happens() {
             ("refusal-table", "limit"),
             ("source-table", "rules"),
             ("status", "generation 1"),
+            ("banner", "trusted_proxies: [\"127.0.0.1\"]"),
         ] {
             browser.wait_for(&format!("at('{place}').textContent.includes('{text}')"));
         }
