@@ -1,6 +1,7 @@
 //! What all threads of the gateway share.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
@@ -18,6 +19,7 @@ use crate::refusals::RefusalLogs;
 use crate::snapshot::Snapshot;
 use crate::telemetry::Spans;
 use crate::top::Tops;
+use sluicegate_limiter::Time;
 
 /// What all threads of the gateway share.
 pub struct ProcessState {
@@ -65,6 +67,19 @@ pub struct Status {
 }
 
 impl ProcessState {
+    /// Notes that `header`, which names the client, was ignored, because `peer` is no trusted proxy; the log says so once a
+    /// minute at most.
+    #[cold]
+    pub fn note_ignored(&self, header: &str, peer: IpAddr, now: Time) {
+        let peer = peer.to_canonical();
+        if self.metrics.ignored_forwarded.count(peer, now) {
+            tracing::warn!(
+                "{header} of requests from {peer} is ignored, because {peer} is no trusted proxy: all clients behind it count as \
+                 {peer}. If it is your proxy: `client_ip: {{trusted_proxies: [\"{peer}\"]}}`"
+            );
+        }
+    }
+
     /// A worker's connection to the store that `state` describes: `before` if it leads there.
     pub fn store(&self, state: &Arc<StoreState>, worker: usize, before: Option<&Rc<Store>>) -> Rc<Store> {
         match before.filter(|before| Arc::ptr_eq(before.state(), state)) {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::snapshot::Snapshot;
-use crate::upstream::ServerStatus;
+use crate::upstream::{ServerState, ServerStatus};
 use sluicegate_config::{
     AccessLogConfig, HeaderChanges, LimitConfig, LogFormat, RouteConfig, UpstreamConfig,
 };
@@ -108,16 +108,26 @@ fn value(part: &impl Serialize) -> Value {
 pub(super) fn server(server: &ServerStatus) -> Value {
     json!({
         "server": server.server,
-        "healthy": server.healthy,
+        "state": server.state.name(),
+        "healthy": server.is_up(),
+        "in_use": server.in_use,
         "weight": server.weight,
         "requests": server.requests,
         "failed": server.failed,
         "addresses": server.addresses.iter().map(|address| json!({
             "address": address.address.to_string(),
+            "state": address.state.name(),
             "answers": address.answers,
             "trouble": address.trouble,
             "failing_seconds": address.failing_for,
-            "ejected": address.ejected,
+            "ejected": address.state == ServerState::Ejected,
+            "last_check": address.last_check.as_ref().map(|check| json!({
+                "at": check.at.to_string(),
+                "ok": check.failure.is_none(),
+                "status": check.status,
+                "seconds": check.took.as_secs_f64(),
+                "error": check.failure,
+            })),
             "requests": address.requests,
             "in_flight": address.in_flight,
             "failed": address.failed,

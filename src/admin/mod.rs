@@ -1,6 +1,7 @@
 //! The API for operators: state, metrics, reload, pardon. On an address of its own.
 
 mod actor;
+mod audit;
 mod config_dump;
 mod connections;
 mod expected_series;
@@ -29,12 +30,14 @@ use serde_json::{Map, Value, json};
 use sluicegate_limiter::Division;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::client_address;
 use crate::limit::Store;
 use crate::limit::counting_in_force;
 use crate::metrics;
 use crate::process_state::ProcessState;
 use sluicegate_config::Role;
 
+use self::actor::Asking;
 pub use self::config_dump::config as effective_config;
 pub use self::scrape::otlp as otlp_metrics;
 
@@ -95,9 +98,9 @@ impl Admin {
             (_, ["explain"]) if get => self.explain(request.uri().query()).await,
             (_, ["openapi.json"]) if get => reply(&openapi::document()),
             (_, ["limits"]) if get => reply(&self.limits()),
-            (_, ["limits", limit, "keys", key]) if get => self.key(limit, key, false).await,
+            (_, ["limits", limit, "keys", key]) if get => self.key(limit, key).await,
             (&Method::DELETE, ["limits", limit, "keys", key]) => match self.actor(&request, Role::All) {
-                Ok(_) => self.key(limit, key, true).await,
+                Ok(actor) => self.pardon(limit, key, &Asking { actor, peer }).await,
                 Err(refusal) => refusal,
             },
             (&Method::POST, ["reload"]) => match self.actor(&request, Role::All) {
@@ -203,6 +206,7 @@ impl Admin {
                 "overload": state.overload.as_ref().map(|overload| overload.status()),
                 "servers": state.status(self.now()).iter().map(config_dump::server).collect::<Vec<_>>(),
             })).collect::<Vec<_>>(),
+            "ignored_forwarded": self.ignored_forwarded(),
             "draining": self.shared.draining.load(Ordering::Relaxed),
             "connections": self.shared.metrics.open_connections(),
             "store": self.shared.snapshot.load().store.as_ref().map(|state| {
@@ -231,6 +235,22 @@ impl Admin {
                 json!({ "trouble": introspection.trouble() })
             }),
             "check": self.shared.snapshot.load().check.as_ref().map(|check| json!({ "trouble": check.trouble() })),
+        })
+    }
+
+    /// Requests whose header that names the client was ignored; null if there were none, or if their peer is trusted now.
+    fn ignored_forwarded(&self) -> Value {
+        let snapshot = self.shared.snapshot.load();
+        let (client_ip, lists) = (&snapshot.config.client_ip, &snapshot.config.resources.lists);
+        let Some(ignored) = self.shared.metrics.ignored_forwarded.status() else { return Value::Null };
+        if client_address::trusts(client_ip, lists, ignored.peer) {
+            return Value::Null;
+        }
+        json!({
+            "header": client_ip.header.name(),
+            "peer": ignored.peer.to_string(),
+            "requests": ignored.requests,
+            "seconds_ago": self.shared.clock.now().since(ignored.last).as_nanos() as f64 / 1e9,
         })
     }
 

@@ -138,7 +138,7 @@ fn upstreams(scrape: &mut Scrape, snapshot: &Snapshot, now: u64, time: Time) {
             .map(|(upstream, one)| (vec![upstream.clone(), one.server.clone()], value(one)))
             .collect()
     }
-    scrape.gauges(&families::UPSTREAM_HEALTHY, of(&servers, |one| f64::from(u8::from(one.healthy))));
+    scrape.gauges(&families::UPSTREAM_HEALTHY, of(&servers, |one| f64::from(u8::from(one.is_up()))));
     scrape.counters(&families::SERVER_REQUESTS, of(&servers, |one| one.requests));
     scrape.counters(&families::SERVER_FAILURES, of(&servers, |one| one.failed));
     overload(scrape, snapshot);

@@ -115,7 +115,7 @@ impl Consumers {
     }
 
     /// The consumer of this name. The first call reads all names.
-    pub(super) fn named(&self, name: &str) -> Option<Consumer<'_>> {
+    pub fn named(&self, name: &str) -> Option<Consumer<'_>> {
         let names = self.names.get_or_init(|| {
             let all = (0..).zip(&self.records);
             all.filter_map(|(at, record)| Some((self.consumer(record)?.name.into(), at))).collect()

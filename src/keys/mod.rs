@@ -134,6 +134,21 @@ pub fn from_text(
     readings.into_iter().map(finished).collect()
 }
 
+/// The parts of a key that an operator's text can mean, each with its value as text.
+pub fn parts_from_text<'t>(spec: &'t KeySpec, text: &'t str) -> Vec<(&'t Part, &'t str)> {
+    let alone = spec.alternatives().len() == 1;
+    let values = text.split(if alone { '\0' } else { ',' });
+    let pairs = spec.alternatives().iter().zip(values);
+    let parts = pairs
+        .flat_map(|(alternatives, value)| meant(alternatives, value).map(move |(_, part)| (part, value)));
+    parts.map(|(part, value)| (part, without_name(part, value))).collect()
+}
+
+/// The text of a value without the name of its part.
+fn without_name<'t>(part: &Part, text: &'t str) -> &'t str {
+    text.strip_prefix(part.name()).and_then(|rest| rest.strip_prefix(':')).unwrap_or(text)
+}
+
 /// The parts that an operator's text can mean, with their indices: those that it names (`ip:192.0.2.7`), or those that are addresses if it
 /// is one, or all.
 fn meant<'p>(alternatives: &'p [Part], text: &str) -> impl Iterator<Item = (usize, &'p Part)> {
@@ -245,7 +260,7 @@ fn network_of(part: &Part, client: IpAddr, ipv6_prefix: u8) -> IpAddr {
 /// What an operator's text can mean for this part: nothing, one value, or two where routes differ in what they
 /// take for one.
 fn values_from_text(part: &Part, text: &str, ipv6_prefix: u8) -> SmallVec<[Bytes; 2]> {
-    let text = text.strip_prefix(part.name()).and_then(|rest| rest.strip_prefix(':')).unwrap_or(text);
+    let text = without_name(part, text);
     let one = match part {
         Part::Ip | Part::IpPrefix(_) | Part::Ipv4Prefix(_) => {
             text.parse().ok().map(|address| address_bytes(network_of(part, address, ipv6_prefix)))

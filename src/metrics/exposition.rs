@@ -71,6 +71,7 @@ impl Scrape {
         scrape.counters(&families::CONSUMER_REQUESTS, consumers);
         let aborts = metrics.aborts.all().map(|(reason, count)| (vec![reason.to_owned()], count));
         scrape.counters(&families::H2_CUT, aborts.collect());
+        scrape.counters(&families::FORWARDED_IGNORED, one(metrics.ignored_forwarded.requests()));
         let lost = |counter: &AtomicU64| one(counter.load(Ordering::Relaxed));
         scrape.counters(&families::ACCESS_LOG_DROPPED, lost(&metrics.access_log_dropped));
         scrape.counters(&families::LOG_DROPPED, lost(&metrics.log_dropped));

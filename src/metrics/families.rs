@@ -138,7 +138,7 @@ families! {
     UPSTREAM_DURATION = "sluicegate_upstream_duration_seconds", HISTOGRAM, [UPSTREAM],
         "Time from sending a request to an upstream to the head of its answer.";
     UPSTREAM_HEALTHY = "sluicegate_upstream_healthy", GAUGE, [UPSTREAM, of("server", "the server's address")],
-        "Whether a server gets requests (1) or is unhealthy or ejected (0).";
+        "Whether a server is up (1), or down, ejected or without an address (0). The last server gets requests even if it is down.";
     SERVER_REQUESTS = "sluicegate_upstream_server_requests_total", COUNTER, [UPSTREAM, of("server", "the server's address")],
         "Requests that were sent to a server, including repeated ones.";
     SERVER_FAILURES = "sluicegate_upstream_server_failures_total", COUNTER, [UPSTREAM, of("server", "the server's address")],
@@ -181,6 +181,8 @@ families! {
         "When a certificate in force expires, in seconds since the Unix epoch.";
     H2_CUT = "sluicegate_h2_cut_total", COUNTER, [these("reason", &AbortReason::NAMES)],
         "HTTP/2 connections that were aborted because of the client's behavior.";
+    FORWARDED_IGNORED = "sluicegate_forwarded_ignored_total", COUNTER, [],
+        "Requests whose header of `client_ip` (X-Forwarded-For) was ignored, because their peer is no trusted proxy.";
     STORE_UP = "sluicegate_store_up", GAUGE, [],
         "Whether all workers reach the store (1) or not (0).";
     STORE_GATEWAYS = "sluicegate_store_gateways", GAUGE, [],

@@ -1,10 +1,10 @@
 //! Sums over all workers for those who look at a running gateway: what a sampler keeps, and the page shows.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
-use super::registry::{Metrics, PerWorker};
+use super::registry::{Metrics, PerWorker, Series};
 use super::worker_counters::{BOUNDS, CODES, Histogram, LimitMetrics, Outcome, RouteMetrics};
 use crate::refusal_reason::RefusalReason;
 
@@ -65,17 +65,12 @@ pub fn quantile(durations: &[u64; BUCKETS], share: f64) -> Option<f64> {
 impl Metrics {
     /// The sums that the sampler keeps.
     pub fn totals(&self) -> Totals {
-        let series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut totals = Totals::default();
+        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut totals = Totals { requests: series.requests_of_removed_routes(), ..Totals::default() };
         for worker in series.routes.values().flat_map(BTreeMap::values) {
-            let [requests, refused, errors] = &mut totals.requests;
-            let classes = classes(worker);
-            *requests += classes.iter().sum::<u64>();
-            *errors += classes[4];
-            *refused += worker.refusals[RefusalReason::Limit as usize].get()
-                + worker.refusals[RefusalReason::Ban as usize].get();
+            add(&mut totals.requests, &requests(worker));
         }
-        let outcome = |workers: &BTreeMap<usize, std::sync::Arc<LimitMetrics>>, outcome: Outcome| {
+        let outcome = |workers: &BTreeMap<usize, Arc<LimitMetrics>>, outcome: Outcome| {
             workers.values().map(|worker| worker.outcomes[outcome as usize].get()).sum()
         };
         let limits: &PerWorker<LimitMetrics> = &series.limits;
@@ -95,7 +90,7 @@ impl Metrics {
     /// The sums of each route; the empty name stands for requests without one.
     pub fn routes(&self) -> BTreeMap<String, RouteTotals> {
         let series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_route = |(name, workers): (&String, &BTreeMap<usize, std::sync::Arc<RouteMetrics>>)| {
+        let of_route = |(name, workers): (&String, &BTreeMap<usize, Arc<RouteMetrics>>)| {
             let mut totals = RouteTotals::default();
             for worker in workers.values() {
                 add(&mut totals.classes, &classes(worker));
@@ -106,6 +101,26 @@ impl Metrics {
         };
         series.routes.iter().map(of_route).collect()
     }
+}
+
+impl Series {
+    /// The requests of routes that reloads have removed. Counters that no worker uses any more are added up and freed.
+    fn requests_of_removed_routes(&mut self) -> [u64; 3] {
+        for ended in self.leaving.extract_if(.., |worker| Arc::strong_count(worker) == 1) {
+            add(&mut self.left, &requests(&ended));
+        }
+        let mut sums = self.left;
+        self.leaving.iter().for_each(|worker| add(&mut sums, &requests(worker)));
+        sums
+    }
+}
+
+/// The requests of a route, those that limits or bans refused, and those that were answered with 5xx.
+fn requests(route: &RouteMetrics) -> [u64; 3] {
+    let classes = classes(route);
+    let refused =
+        [RefusalReason::Limit, RefusalReason::Ban].map(|reason| route.refusals[reason as usize].get());
+    [classes.iter().sum(), refused.iter().sum(), classes[4]]
 }
 
 fn add<const N: usize>(sum: &mut [u64; N], more: &[u64; N]) {
@@ -130,6 +145,7 @@ fn classes(route: &RouteMetrics) -> [u64; 5] {
 mod tests {
     use sluicegate_limiter::Span;
 
+    use super::super::registry::ConfiguredNames;
     use super::*;
 
     #[test]
@@ -149,5 +165,21 @@ mod tests {
         assert!((0.0025..=0.005).contains(&median), "{median}");
         assert!(quantile(&api.durations, 0.99).unwrap() > 0.5);
         assert_eq!(quantile(&[0; BUCKETS], 0.5), None);
+    }
+
+    /// A worker counts in the counters of a removed route until its last request of that route has ended.
+    #[test]
+    fn sums_keep_what_removed_routes_counted() {
+        let metrics = Metrics::default();
+        let old = metrics.route("old", 0);
+        old.finish(503, Span::from_millis(3));
+        metrics.retain(&ConfiguredNames::default());
+        assert_eq!((metrics.totals().requests, metrics.routes().len()), ([1, 0, 1], 0));
+        old.finish(200, Span::from_millis(3));
+        old.refused(RefusalReason::Limit);
+        assert_eq!(metrics.totals().requests, [2, 1, 1]);
+        drop(old);
+        assert_eq!(metrics.totals().requests, [2, 1, 1]);
+        assert_eq!(metrics.series.lock().unwrap().leaving.len(), 0);
     }
 }

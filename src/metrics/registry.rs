@@ -9,6 +9,7 @@ use sluicegate_limiter::Time;
 
 use super::abort_counts::AbortCounts;
 use super::consumers::{ConsumerCounts, Consumers};
+use super::ignored_forwarded::IgnoredForwarded;
 use super::listeners::ListenerMetrics;
 use super::otlp::OtlpMetrics;
 use super::worker_counters::{LimitMetrics, RouteMetrics, StoreMetrics, UpstreamMetrics};
@@ -30,6 +31,8 @@ pub struct Metrics {
     pub lent_until: AtomicU64,
     /// HTTP/2 connections that were closed because of what the client sent, by reason.
     pub aborts: AbortCounts,
+    /// Requests with a header that names the client, from peers that are not trusted.
+    pub ignored_forwarded: IgnoredForwarded,
     /// Lines of the access log that were dropped.
     pub access_log_dropped: Arc<AtomicU64>,
     /// Messages to a collector.
@@ -54,6 +57,10 @@ pub struct ConfiguredNames<'c> {
 #[derive(Default)]
 pub(super) struct Series {
     pub(super) routes: PerWorker<RouteMetrics>,
+    /// Counters of routes that a reload has removed while workers still count in them.
+    pub(super) leaving: Vec<Arc<RouteMetrics>>,
+    /// What was counted for removed routes that no worker counts in any more: the same three sums as those of `Totals`.
+    pub(super) left: [u64; 3],
     pub(super) limits: PerWorker<LimitMetrics>,
     pub(super) upstreams: PerWorker<UpstreamMetrics>,
     /// By kind of store; there is only `redis`.
@@ -151,7 +158,13 @@ impl Metrics {
     pub fn retain(&self, names: &ConfiguredNames<'_>) {
         let ConfiguredNames { routes, limits, upstreams, listeners } = names;
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        series.routes.retain(|name, _| name.is_empty() || routes.contains(name.as_str()));
+        // Their series go, but what they counted stays in the sums of all requests, which must never decrease.
+        let (kept, gone): (PerWorker<RouteMetrics>, _) = std::mem::take(&mut series.routes)
+            .into_iter()
+            .partition(|(name, _)| name.is_empty() || routes.contains(name.as_str()));
+        series.routes = kept;
+        let gone = gone.into_values().flat_map(BTreeMap::into_values);
+        series.leaving.extend(gone);
         series.limits.retain(|name, _| limits.contains(name.as_str()));
         series.upstreams.retain(|name, _| upstreams.contains(name.as_str()));
         series.listeners.retain(|name, _| listeners.contains(name.as_str()));

@@ -88,6 +88,10 @@ impl RequestContext {
             Some(parts) => client_address::resolve(client_ip, lists, peer, &parts.headers),
             None => peer,
         };
+        // For nearly all requests without the header, this is a test of one bit.
+        if !trusts_peer && parts.is_some_and(|parts| parts.headers.contains_key(client_ip.header.name())) {
+            view.process.note_ignored(client_ip.header.name(), peer, now);
+        }
         let origin =
             parts.filter(|_| view.snapshot.has_cors).and_then(|parts| parts.headers.only(header::ORIGIN));
         // Boxed, because it is moved from one owner to the next until the response has ended.

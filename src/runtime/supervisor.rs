@@ -161,7 +161,8 @@ impl Supervisor {
         }
         for state in &snapshot.upstreams {
             if !self.upstreams.iter().any(|(tended, _)| Arc::ptr_eq(tended, state)) {
-                let tending = crate::boxed_future::spawn_local(Arc::clone(state).maintain());
+                let tending = Arc::clone(state).maintain(self.shared.clock);
+                let tending = crate::boxed_future::spawn_local(tending);
                 self.upstreams.push((Arc::clone(state), tending.abort_handle()));
             }
         }

@@ -31,12 +31,36 @@ pub(super) struct EndpointState {
     in_use: AtomicUsize,
     /// The time in milliseconds from which its connections may be reused.
     keep_after: AtomicU64,
+    /// The health checks so far.
+    checks: Mutex<Checks>,
     /// Logs failing requests.
     pub(super) failure_log: LogThrottle,
     /// What each worker has counted.
     counted: Mutex<Vec<Arc<WorkerCounts>>>,
     /// Requests that failed because of the server, or that its ejection counts as failures.
     failed: AtomicU64,
+}
+
+/// The last health check of an address.
+#[derive(Clone, Debug)]
+pub struct HealthCheck {
+    /// When it ended, by the wall clock.
+    pub at: jiff::Timestamp,
+    /// How long it took.
+    pub took: Duration,
+    /// The status of the answer; `None` without one.
+    pub status: Option<u16>,
+    /// Why it failed; `None` if it succeeded.
+    pub failure: Option<String>,
+}
+
+/// What the health checks of an address have shown.
+#[derive(Clone, Default)]
+pub(super) struct Checks {
+    /// The last one.
+    pub(super) last: Option<HealthCheck>,
+    /// When the first of the failed ones ended after which none has succeeded, by the gateway's clock in milliseconds.
+    pub(super) failing_since: Option<u64>,
 }
 
 /// What one worker has counted of an endpoint. Only that worker writes.
@@ -73,6 +97,7 @@ impl EndpointState {
             ejections: AtomicU32::new(0),
             in_use: AtomicUsize::new(0),
             keep_after: AtomicU64::new(0),
+            checks: Mutex::default(),
             failure_log: LogThrottle::default(),
             counted: Mutex::default(),
             failed: AtomicU64::new(0),
@@ -122,6 +147,24 @@ impl EndpointState {
     /// Sets the result of the health checks. Returns whether it has changed.
     pub(super) fn set_healthy(&self, is_healthy: bool) -> bool {
         self.is_healthy.swap(is_healthy, Ordering::Relaxed) != is_healthy
+    }
+
+    /// Keeps the last health check for operators.
+    pub(super) fn note_check(&self, check: HealthCheck, now: u64) {
+        let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        checks.failing_since = check.failure.as_ref().map(|_| checks.failing_since.unwrap_or(now));
+        checks.last = Some(check);
+    }
+
+    /// What the health checks have shown.
+    pub(super) fn checks(&self) -> Checks {
+        self.checks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Forgets the health checks: there are none any more, so it counts as healthy.
+    pub(super) fn forget_checks(&self) {
+        self.set_healthy(true);
+        *self.checks.lock().unwrap_or_else(PoisonError::into_inner) = Checks::default();
     }
 
     /// Records a success.

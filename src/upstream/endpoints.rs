@@ -227,7 +227,7 @@ impl Upstream {
             }
             Err(error) if error.blames_server() => {
                 endpoint.count_failure();
-                self.state.note_failure(endpoint, &error.message(), now);
+                self.state.note_failure(endpoint, error, now);
                 self.state.failed(endpoint, now);
             }
             Err(_) => {}

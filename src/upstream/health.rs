@@ -10,11 +10,12 @@ use http::header;
 use tokio::task::AbortHandle;
 
 use super::connect::connector;
-use super::endpoint_state::EndpointState;
+use super::endpoint_state::{EndpointState, HealthCheck};
 use super::error::error_chain;
 use super::proxy;
 use super::server::Server;
 use super::upstream_state::{UpstreamState, WeightedEndpoints};
+use crate::clock::Clock;
 use sluicegate_config::HealthConfig;
 use sluicegate_wire::RequestHead;
 use sluicegate_wire::headers::NameCase;
@@ -43,13 +44,13 @@ impl UpstreamState {
     }
 
     /// Resolves names and checks the health of endpoints, forever. Must be called inside a `LocalSet` or `LocalRuntime`.
-    pub async fn maintain(self: Arc<Self>) {
+    pub async fn maintain(self: Arc<Self>, clock: Clock) {
         let names = self.names();
         let mut probes: Vec<(Arc<EndpointState>, AbortOnDrop)> = Vec::new();
         let mut is_failing = vec![false; self.config.servers.len()];
         loop {
             if self.config.health.is_some() {
-                self.probe_all(&mut probes);
+                self.probe_all(&mut probes, clock);
             }
             if names.is_empty() {
                 return std::future::pending().await;
@@ -83,19 +84,20 @@ impl UpstreamState {
     }
 
     /// Starts health checks of new endpoints, and stops those of endpoints that were removed.
-    fn probe_all(self: &Arc<Self>, probes: &mut Vec<(Arc<EndpointState>, AbortOnDrop)>) {
+    fn probe_all(self: &Arc<Self>, probes: &mut Vec<(Arc<EndpointState>, AbortOnDrop)>, clock: Clock) {
         let endpoints: Arc<WeightedEndpoints> = self.endpoints();
         probes.retain(|(probed, _)| endpoints.iter().any(|(endpoint, _)| Arc::ptr_eq(endpoint, probed)));
         for (endpoint, _) in endpoints.iter() {
             if !probes.iter().any(|(probed, _)| Arc::ptr_eq(endpoint, probed)) {
-                let probing = crate::boxed_future::spawn_local(Arc::clone(self).probe(Arc::clone(endpoint)));
+                let probing = Arc::clone(self).probe(Arc::clone(endpoint), clock);
+                let probing = crate::boxed_future::spawn_local(probing);
                 probes.push((Arc::clone(endpoint), AbortOnDrop(probing.abort_handle())));
             }
         }
     }
 
     /// Checks the health of one endpoint, forever.
-    async fn probe(self: Arc<Self>, endpoint: Arc<EndpointState>) {
+    async fn probe(self: Arc<Self>, endpoint: Arc<EndpointState>, clock: Clock) {
         let Some(config) = &self.config.health else { return };
         let connector = connector(&self);
         let server = Server::new(&endpoint, &self, connector.as_ref());
@@ -104,9 +106,19 @@ impl UpstreamState {
         let mut in_a_row = 0;
         tokio::time::sleep(random_part(config.every)).await; // not all at the same time
         loop {
+            let begun = clock.uptime();
             let check = check(&server, config, &request, &preamble, self.header_case.as_ref());
             let probe = tokio::time::timeout(config.timeout, check).await;
-            let result = probe.unwrap_or_else(|_| Err(format!("no response within {:?}", config.timeout)));
+            let (status, result) =
+                probe.unwrap_or_else(|_| (None, Err(format!("no response within {:?}", config.timeout))));
+            let now = clock.uptime();
+            let last = HealthCheck {
+                at: clock.wall(),
+                took: now.saturating_sub(begun),
+                status,
+                failure: result.as_ref().err().cloned(),
+            };
+            endpoint.note_check(last, u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
             if result.is_ok() {
                 self.note_response(&endpoint);
             }
@@ -117,8 +129,12 @@ impl UpstreamState {
                 in_a_row = 0;
                 let (name, server, address) = (&self.config.name, &endpoint.authority, &endpoint.address);
                 match result {
-                    Ok(()) => tracing::info!("{name}: {server} ({address}) passes its health check again"),
-                    Err(why) => tracing::warn!("{name}: {server} ({address}) failed its health check: {why}"),
+                    Ok(()) => {
+                        tracing::info!("{name}: {server} ({address}) is up again: its health check succeeds")
+                    }
+                    Err(why) => {
+                        tracing::warn!("{name}: {server} ({address}) is down: its health check failed: {why}")
+                    }
                 }
             }
             tokio::time::sleep(jittered(config.every)).await;
@@ -138,20 +154,20 @@ fn probe_request(config: &HealthConfig, server: &Server) -> RequestHead {
     request
 }
 
-/// One health check, on a new connection.
+/// One health check, on a new connection: the status of the answer, and whether that is a good one.
 async fn check(
     server: &Server,
     config: &HealthConfig,
     request: &RequestHead,
     preamble: &[u8],
     header_case: Option<&NameCase>,
-) -> Result<(), String> {
-    let probed = server.probe(request, preamble, header_case).await;
-    let status = probed.map_err(|error| error_chain(&*error))?.as_u16();
-    match config.status.iter().any(|good| good.contains(&status)) {
-        true => Ok(()),
-        false => Err(format!("status {status}")),
-    }
+) -> (Option<u16>, Result<(), String>) {
+    let status = match server.probe(request, preamble, header_case).await {
+        Ok(status) => status.as_u16(),
+        Err(error) => return (None, Err(error_chain(&*error))),
+    };
+    let is_good = config.status.iter().any(|good| good.contains(&status));
+    (Some(status), if is_good { Ok(()) } else { Err(format!("status {status}")) })
 }
 
 /// 90 % to 110 % of a time, so that many gateways do not act at the same moment.

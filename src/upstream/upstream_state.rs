@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use sluicegate_limiter::Time;
 use tokio::sync::Notify;
 
 use super::endpoint_state::EndpointState;
+use super::error::ForwardError;
 use super::overload::Overload;
 use super::server_address::ServerAddress;
 use crate::fair_shares::FairShares;
@@ -44,8 +45,8 @@ pub struct UpstreamState {
 
 /// What a server resolved to.
 #[derive(Clone, Default)]
-struct Resolved {
-    endpoints: Vec<Arc<EndpointState>>,
+pub(super) struct Resolved {
+    pub(super) endpoints: Vec<Arc<EndpointState>>,
     /// Endpoints that its name no longer has while requests to them may be in flight.
     leaving: Vec<Arc<EndpointState>>,
     /// The requests to endpoints that have left, and those that failed.
@@ -73,42 +74,6 @@ pub(super) struct PersistentState {
 pub(super) struct Waiting<'a> {
     persistent: &'a PersistentState,
     is_picky: bool,
-}
-
-/// The status of a server for operators.
-pub struct ServerStatus {
-    /// HOST:PORT as configured.
-    pub server: String,
-    /// Its weight as configured.
-    pub weight: u32,
-    /// Whether one of its addresses is available.
-    pub healthy: bool,
-    /// Its addresses; empty while its name is not resolved.
-    pub addresses: Vec<AddressStatus>,
-    /// The requests to it, also those to addresses that it no longer has.
-    pub requests: u64,
-    /// Those that failed because of the server.
-    pub failed: u64,
-}
-
-/// The status of an address for operators.
-pub struct AddressStatus {
-    /// The address.
-    pub address: ServerAddress,
-    /// Whether the health checks and the last request succeeded.
-    pub answers: bool,
-    /// Why the last request to it failed, if it did.
-    pub trouble: Option<String>,
-    /// The seconds for which all requests to it have failed.
-    pub failing_for: Option<u64>,
-    /// Whether it is ejected.
-    pub ejected: bool,
-    /// The requests to it, including those in flight.
-    pub requests: u64,
-    /// Those in flight.
-    pub in_flight: u32,
-    /// Those that failed because of the server.
-    pub failed: u64,
 }
 
 impl UpstreamState {
@@ -139,7 +104,7 @@ impl UpstreamState {
         let resolved: Vec<Resolved> = resolved.collect();
         for endpoint in resolved.iter().flat_map(|server| &server.endpoints) {
             if config.health.is_none() {
-                endpoint.set_healthy(true);
+                endpoint.forget_checks();
             }
             if config.ejection.is_none() {
                 endpoint.reset_failures();
@@ -238,8 +203,9 @@ impl UpstreamState {
 
     /// Logs that requests to an endpoint fail.
     #[cold]
-    pub(super) fn note_failure(&self, endpoint: &EndpointState, why: &str, now: u64) {
-        if endpoint.failure_log.failed(why, now) {
+    pub(super) fn note_failure(&self, endpoint: &EndpointState, error: &ForwardError, now: u64) {
+        let why = error.message();
+        if endpoint.failure_log.failed(&why, error.is_unsent(), now) {
             let (name, server) = (&self.config.name, &endpoint.authority);
             tracing::warn!("{name}: {server} ({}) does not serve requests: {why}", endpoint.address);
         }
@@ -272,36 +238,9 @@ impl UpstreamState {
         self.persistent.waiting.load(Ordering::Relaxed)
     }
 
-    /// The status of all servers. `now` is the gateway's clock in milliseconds.
-    pub fn status(&self, now: u64) -> Vec<ServerStatus> {
-        let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
-        let servers = self.config.servers.iter().zip(resolved.iter());
-        let address = |endpoint: &Arc<EndpointState>| {
-            let (trouble, since) = endpoint.failure_log.why().unzip();
-            let (requests, in_flight, failed) = endpoint.counts();
-            AddressStatus {
-                address: endpoint.address.clone(),
-                answers: endpoint.is_healthy() && trouble.is_none(),
-                trouble,
-                failing_for: since.map(|since| now.saturating_sub(since) / 1_000),
-                ejected: endpoint.is_ejected(now),
-                requests,
-                in_flight,
-                failed,
-            }
-        };
-        let servers = servers.map(|(config, resolved)| {
-            let [requests, failed] = resolved.counts();
-            ServerStatus {
-                server: config.authority.clone(),
-                weight: config.weight,
-                healthy: resolved.endpoints.iter().any(|endpoint| endpoint.is_available(now)),
-                addresses: resolved.endpoints.iter().map(address).collect(),
-                requests,
-                failed,
-            }
-        });
-        servers.collect()
+    /// What each server resolved to, in the order of the configuration.
+    pub(super) fn resolved(&self) -> MutexGuard<'_, Vec<Resolved>> {
+        self.resolved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -318,7 +257,7 @@ impl Resolved {
     }
 
     /// The requests to the server, and those that failed because of it.
-    fn counts(&self) -> [u64; 2] {
+    pub(super) fn counts(&self) -> [u64; 2] {
         self.endpoints.iter().chain(&self.leaving).fold(self.left, |sum, endpoint| add(sum, endpoint))
     }
 }

@@ -1,6 +1,8 @@
 //! The client address: what proxies send, in every header and spelling; which proxies are trusted; limits for
 //! networks of several sizes.
 
+use serde_json::Value;
+
 use crate::harness::{Fleet, Gateway, RedisServer, Setup, Upstream, until};
 
 /// A gateway behind proxies that write this header, under one limit `l` of two a day by address.
@@ -13,6 +15,35 @@ fn behind(header: &str) -> Gateway {
 
 fn from(address: &str) -> [(&str, &str); 1] {
     [("x-forwarded-for", address)]
+}
+
+/// A proxy that nobody has named is told of, once, with the cure: all its clients count as one.
+#[test]
+fn a_proxy_that_is_not_trusted_is_told_of() {
+    let file = |client_ip: &str| {
+        format!(
+            "{client_ip}limits: {{l: {{key: ip, rate: 2/day}}}}\n\
+             routes: [{{name: all, respond: {{status: 200}}, limits: [l]}}]\n"
+        )
+    };
+    let gateway = Gateway::start(&file(""));
+    gateway.statuses(2, "/", &[]);
+    let count = || gateway.metric("sluicegate_forwarded_ignored_total", &[]);
+    let told = || gateway.admin_get("/status").json()["ignored_forwarded"].clone();
+    assert_eq!((count(), told()), (0.0, Value::Null));
+    assert_eq!(gateway.statuses(3, "/", &from("192.0.2.1")), [429; 3]);
+    assert_eq!(count(), 3.0);
+    assert_eq!(
+        (&told()["peer"], &told()["requests"], &told()["header"]),
+        (&"127.0.0.1".into(), &3.into(), &"x-forwarded-for".into())
+    );
+    let cure = "client_ip: {trusted_proxies: [\"127.0.0.1\"]}";
+    assert_eq!(gateway.times_logged(cure), 1, "{}", gateway.log());
+    assert_eq!(gateway.log().matches("is ignored").count(), 1, "{}", gateway.log());
+
+    gateway.reload(&file(&format!("{cure}\n")));
+    assert_eq!(gateway.statuses(3, "/", &from("192.0.2.1")), [200, 200, 429]);
+    assert_eq!((count(), told()), (3.0, Value::Null));
 }
 
 /// Where only the number of proxies is known, the address that the outermost one wrote counts, whatever the client sent.

@@ -1,6 +1,8 @@
 //! Health checks and failures take servers out, never for good and never all of them.
 
-use crate::harness::{Behavior, Gateway, Server, until};
+use serde_json::{Value, json};
+
+use crate::harness::{Behavior, Gateway, ReservedPort, Server, Setup, until};
 
 /// Two servers, and what else the upstream has.
 fn two(fields: &str) -> String {
@@ -14,13 +16,24 @@ fn two(fields: &str) -> String {
 const ASKED: &str =
     "health: {path: \"/healthz?x=1\", host: h.test, every: 100ms, timeout: 9s, healthy: 2, unhealthy: 2}";
 
+/// What /status tells of a server.
+fn told(gateway: &Gateway, server: &Server) -> Value {
+    let name = server.address().to_string();
+    let status = gateway.admin_get("/status").json();
+    let mut servers = status["upstreams"][0]["servers"].as_array().unwrap().iter();
+    servers.find(|told| told["server"] == name.as_str()).unwrap().clone()
+}
+
+/// Whether a server is up, in the metrics and in /status.
 fn healthy(gateway: &Gateway, server: &Server) -> bool {
     let name = server.address().to_string();
     let value = gateway.metric("sluicegate_upstream_healthy", &[("upstream", "api"), ("server", &name)]);
-    let status = gateway.admin_get("/status").json();
-    let servers = status["upstreams"][0]["servers"].as_array().unwrap().clone();
-    let told = servers.iter().find(|told| told["server"] == name.as_str()).unwrap();
-    (value == 1.0) && told["healthy"] == true
+    (value == 1.0) && told(gateway, server)["healthy"] == true
+}
+
+/// Whether a server gets requests.
+fn in_use(gateway: &Gateway, server: &Server) -> bool {
+    told(gateway, server)["in_use"] == true
 }
 
 /// How many of some requests each of both servers gets; all have to be answered.
@@ -44,11 +57,54 @@ fn servers_are_health_checked() {
     servers[1].behave(Behavior::Unhealthy);
     until("it is out", || (!healthy(&gateway, &servers[1])).then_some(()));
     assert_eq!(spread(&gateway, &servers, 20), [20, 0]);
-    assert_eq!(gateway.times_logged("failed its health check: status 503"), 1, "{}", gateway.log());
+    let server = told(&gateway, &servers[1]);
+    assert_eq!((&server["state"], &server["in_use"]), (&json!("down"), &json!(false)));
+    let (address, check) = (&server["addresses"][0], &server["addresses"][0]["last_check"]);
+    assert_eq!((&address["state"], &address["answers"]), (&json!("down"), &json!(false)));
+    assert_eq!(address["trouble"], "health check failed: status 503");
+    assert_eq!(
+        (&check["ok"], &check["status"], &check["error"]),
+        (&json!(false), &json!(503), &json!("status 503"))
+    );
+    assert!(check["at"].as_str().unwrap().starts_with("20") && check["seconds"].as_f64().unwrap() > 0.0);
+    assert!(address["failing_seconds"].as_u64().is_some());
+    assert_eq!(gateway.times_logged("is down: its health check failed: status 503"), 1, "{}", gateway.log());
 
     servers[1].behave(Behavior::Answers);
     until("it is back", || healthy(&gateway, &servers[1]).then_some(()));
     assert!(spread(&gateway, &servers, 20).iter().all(|got| *got > 5));
+    let address = &told(&gateway, &servers[1])["addresses"][0];
+    assert_eq!((&address["trouble"], &address["failing_seconds"]), (&Value::Null, &Value::Null));
+    assert_eq!((&address["last_check"]["ok"], &address["last_check"]["status"]), (&json!(true), &json!(200)));
+}
+
+/// A single server gets all requests even if nothing listens there; it is down all the same, everywhere.
+#[test]
+fn a_dead_single_server_is_down() {
+    let dead = ReservedPort::new();
+    let gateway = Setup::default().value("dead", dead.address).workers(1).start(
+        "upstreams: {api: {servers: [\"http://{dead}\"], health: {path: /healthz, every: 100ms, unhealthy: 1}}}\n\
+         routes: [{name: api, upstream: api}]\n",
+    );
+    let server = || gateway.admin_get("/status").json()["upstreams"][0]["servers"][0].clone();
+    until("the check tells", || (server()["state"] == "down").then_some(()));
+    let name = dead.address.to_string();
+    let metric = || gateway.metric("sluicegate_upstream_healthy", &[("upstream", "api"), ("server", &name)]);
+    assert_eq!((&server()["healthy"], &server()["in_use"], metric()), (&json!(false), &json!(true), 0.0));
+    let address = server()["addresses"][0].clone();
+    assert!(address["trouble"].as_str().unwrap().starts_with("health check failed: "), "{address}");
+    assert!(address["last_check"]["error"].as_str().unwrap().contains("refused"), "{address}");
+    assert_eq!(address["last_check"]["status"], Value::Null);
+
+    // Without health checks, its requests tell.
+    gateway
+        .reload("upstreams: {api: {servers: [\"http://{dead}\"]}}\nroutes: [{name: api, upstream: api}]\n");
+    assert_eq!((&server()["state"], &server()["addresses"][0]["last_check"]), (&json!("up"), &Value::Null));
+    assert_eq!(gateway.get("/").status, 502);
+    assert_eq!(
+        (&server()["state"], &server()["healthy"], &server()["in_use"], metric()),
+        (&json!("down"), &json!(false), &json!(true), 0.0)
+    );
 }
 
 /// Who is out stays out over a reload that changes something else, and comes back with one that asks no more.
@@ -71,6 +127,7 @@ fn unhealthy_servers_are_used_when_all_are() {
     let gateway = setup.workers(1).start(&two(ASKED));
     servers.iter().for_each(|server| server.behave(Behavior::Unhealthy));
     until("both are out", || servers.iter().all(|server| !healthy(&gateway, server)).then_some(()));
+    assert!(servers.iter().all(|server| in_use(&gateway, server)));
     assert_eq!(spread(&gateway, &servers, 20), [10, 10]);
     assert_eq!(gateway.metric("sluicegate_upstream_panics_total", &[("upstream", "api")]), 20.0);
 }
@@ -82,18 +139,19 @@ fn failures_take_a_server_out() {
     let gateway = setup.workers(2).start(&two("ejection: {failures: 3, for: 500ms, max: 30s}"));
     servers[1].behave(Behavior::Disconnects);
     // Whatever it breaks is tried on the other, so nobody notices.
-    while healthy(&gateway, &servers[1]) {
+    while in_use(&gateway, &servers[1]) {
         spread(&gateway, &servers, 2);
     }
     assert!(servers[1].requests() >= 3);
     // It may have been tried again, and failed again, before anybody looked.
     let ejections = || gateway.metric("sluicegate_upstream_ejections_total", &[("upstream", "api")]) as usize;
     assert!(ejections() >= 1);
-    until("it is tried again", || healthy(&gateway, &servers[1]).then_some(()));
+    until("it is tried again", || in_use(&gateway, &servers[1]).then_some(()));
+    assert!(!healthy(&gateway, &servers[1]), "it has not answered yet");
     let (failed, before) = (servers[1].requests(), ejections());
     until("one failure is enough now", || {
         spread(&gateway, &servers, 2);
-        (!healthy(&gateway, &servers[1])).then_some(())
+        (!in_use(&gateway, &servers[1])).then_some(())
     });
     let more = ejections() - before;
     assert!(servers[1].requests() <= failed + 2 * more, "{} and {failed}, {more}", servers[1].requests());
@@ -109,7 +167,8 @@ fn the_last_server_is_not_ejected() {
     let gateway = setup.workers(1).start(&two("ejection: {failures: 1, for: 60s, share: 100%}, retries: 0"));
     servers.iter().for_each(|server| server.behave(Behavior::Disconnects));
     assert_eq!(gateway.statuses(10, "/", &[]), [502; 10]);
-    assert_eq!(servers.iter().filter(|server| healthy(&gateway, server)).count(), 1);
+    assert_eq!(servers.iter().filter(|server| in_use(&gateway, server)).count(), 1);
+    assert!(!servers.iter().any(|server| healthy(&gateway, server)));
 }
 
 /// Statuses count as failures where the file says so, and nowhere else.

@@ -114,3 +114,22 @@ fn the_last_minutes_are_told() {
     assert!(later["rings"][0]["requests"].as_array().unwrap().len() < 5);
     assert_eq!(later["peak"]["requests"].as_u64().unwrap(), live["peak"]["requests"].as_u64().unwrap());
 }
+
+/// A reload that renames a route takes none of its requests out of the second in which it happens.
+#[test]
+fn renamed_routes_keep_their_requests() {
+    let file =
+        |name: &str| format!("routes: [{{name: {name}, match: {{path: /*}}, respond: {{status: 503}}}}]\n");
+    let gateway = Gateway::start(&file("r0"));
+    for round in 1..=8 {
+        gateway.statuses(10, "/", &[]);
+        gateway.reload(&file(&format!("r{round}")));
+    }
+    until("all are counted", || {
+        let live = gateway.admin_get("/live").json();
+        let sum = |column: &str| -> u64 {
+            live["rings"][0][column].as_array().into_iter().flatten().filter_map(Value::as_u64).sum()
+        };
+        ((sum("requests"), sum("errors")) == (80, 80)).then_some(())
+    });
+}

@@ -1,7 +1,7 @@
 //! The page at the admin address and the report of replay, in a browser.
 
 use crate::harness::browser::Browser;
-use crate::harness::{Folder, Gateway};
+use crate::harness::{Folder, Gateway, until};
 
 const FILE: &str = "admin: {address: \"{admin}\", token: test-token, show_keys: true}\nrules: {file: rules.db}\n\
     limits:\n  per-key: {key: api_key, rate: 2/day}\n  watched: {key: ip, rate: 1/day, mode: shadow}\n\
@@ -20,7 +20,7 @@ fn the_page_shows_what_happens() {
     let Some(mut browser) = Browser::start() else { return };
     let gateway = Gateway::start(FILE);
     assert_eq!(gateway.statuses(4, "/orders", &[("x-api-key", HOSTILE)]), [200, 200, 429, 429]);
-    assert_eq!(gateway.get("/gone").status, 502);
+    assert_eq!(gateway.ask("GET", "/gone", &[("x-forwarded-for", "192.0.2.1")]).status, 502);
     let url = format!("http://{}/", gateway.admin);
     for (width, scheme) in WIDTHS {
         browser.open(&url, width, scheme);
@@ -29,9 +29,12 @@ fn the_page_shows_what_happens() {
             ("route-table", "orders"),
             ("server-table", "127.0.0.1:9"),
             ("server-table", "Connection refused"),
+            ("server-table", "down"),
+            ("upstream-table", "0 of 1"),
             ("refusal-table", "limit"),
             ("source-table", "rules"),
             ("status", "generation 1"),
+            ("banner", "trusted_proxies: [\"127.0.0.1\"]"),
         ] {
             browser.wait_for(&format!("at('{place}').textContent.includes('{text}')"));
         }
@@ -69,8 +72,13 @@ fn the_page_explains_and_changes() {
     browser.wait_for("document.querySelectorAll('#limit-detail button').length > 0");
     browser.value(pardon);
     browser.wait_for("at('pardon-said').textContent.includes('token')");
+    // The message stays when the table is drawn again, which happens every five seconds, until there is a token.
+    browser.value("showTop().then(() => { window.drawn = true; })");
+    browser.wait_for("window.drawn");
+    browser.wait_for("at('pardon-said').textContent.includes('token')");
     assert_eq!(gateway.statuses(1, "/orders", &[("x-api-key", "k1")]), [429]);
     browser.value("at('token').value = 'test-token'; at('token').dispatchEvent(new Event('change'))");
+    browser.wait_for("at('pardon-said').textContent === ''");
     browser.value(pardon);
     browser.wait_for("at('pardon-said').textContent.includes('has its full quota again')");
     assert_eq!(gateway.statuses(3, "/orders", &[("x-api-key", "k1")]), [200, 200, 429]);
@@ -96,6 +104,30 @@ fn the_page_explains_and_changes() {
     browser.wait_for("at('list').textContent.includes('noted')");
     browser.value("at('remove').click()");
     browser.wait_for("at('said').textContent === 'removed' && !at('list').textContent.includes('noted')");
+    assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
+}
+
+/// The report of a refused reload is shown as the terminal shows it: the caret stands under the mistake.
+#[test]
+fn the_caret_of_a_report_stands_under_the_mistake() {
+    let Some(mut browser) = Browser::start() else { return };
+    let gateway = Gateway::start(FILE);
+    gateway.write(&FILE.replace("key: api_key, rate: 2/day", "key: api_key, rate: 2/dya"));
+    until("it is refused", || gateway.admin_get("/status").json()["last_reload_error"].as_str().map(drop));
+    browser.open(&format!("http://{}/", gateway.admin), 390, "light");
+    browser.wait_for("at('banner').textContent.includes('^')");
+    // How far two characters of the report are from the left.
+    browser.value(
+        "window.left = at_ => { const text = document.querySelector('#banner pre').firstChild, range = document.createRange(); \
+         range.setStart(text, at_); range.setEnd(text, at_ + 1); return range.getBoundingClientRect().left; }; \
+         window.report = document.querySelector('#banner pre').textContent",
+    );
+    let lefts =
+        browser.value("JSON.stringify([left(report.lastIndexOf('2/dya')), left(report.indexOf('^'))])");
+    let lefts: [f64; 2] = serde_json::from_str(lefts.as_str().unwrap()).unwrap();
+    assert!((lefts[0] - lefts[1]).abs() < 1.0, "{lefts:?}");
+    let wide = browser.value("document.documentElement.scrollWidth").as_u64().unwrap();
+    assert!(wide <= 390, "{wide} pixels");
     assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
 }
 

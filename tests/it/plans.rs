@@ -1,5 +1,7 @@
 //! Limits that depend on the client and the request: plans, exemptions, conditions, and candidate rates.
 
+use serde_json::{Value, json};
+
 use crate::harness::{Fleet, Gateway, RedisServer, Setup, program, until};
 
 /// Consumers and their plans; one is on none.
@@ -54,6 +56,57 @@ fn a_plan_has_its_own_rate() {
         let refused = gateway.ask("GET", "/", &[("x-api-key", "bob")]);
         assert_eq!((refused.status, refused.number("x-ratelimit-limit")), (429, 5));
         assert_eq!(refused.header("ratelimit-policy"), Some("\"l\";q=5;w=31622400"));
+    }
+}
+
+/// The numbers of a key are those of its plan, also where a store counts, which is asked by a gateway that has seen no request.
+#[test]
+fn a_key_is_shown_with_its_plan() {
+    let limits = "  l: {key: consumer | ip, rate: 60/366d, plans: {free: 20/366d, pro: 600/366d}}";
+    for store in [None, Some(RedisServer::start())] {
+        let gateway = start(&store.as_ref().map_or_else(String::new, RedisServer::store), limits);
+        if store.is_some() {
+            Fleet::up_of(&gateway);
+        }
+        assert_eq!(passed(&gateway, 30, &[("x-api-key", "bob")]), 20);
+        assert_eq!(passed(&gateway, 7, &[("x-api-key", "cat")]), 7);
+        let other = store.as_ref().map(|store| start(&store.store(), limits));
+        other.iter().for_each(Fleet::up_of);
+        let asked = other.as_ref().unwrap_or(&gateway);
+        let key = |key: &str| asked.admin_get(&format!("/limits/l/keys/{key}")).json();
+        let numbers = |told: &Value| (told["capacity"].as_u64(), told["remaining"].as_u64());
+        let bob = key("bob");
+        assert_eq!((numbers(&bob), &bob["plan"]), ((Some(20), Some(0)), &json!("free")), "{bob}");
+        let cat = key("consumer:cat");
+        assert_eq!((numbers(&cat), &cat["plan"]), ((Some(60), Some(53)), &Value::Null), "{cat}");
+        assert_eq!(numbers(&key("ann")), (Some(600), Some(600)));
+    }
+}
+
+/// A key says nothing of its plan if that is the plan of whoever sends the request: then the numbers on each are told.
+#[test]
+fn a_key_without_a_known_plan_is_shown_on_each() {
+    let redis = RedisServer::start();
+    let limits = "  l: {key: ip, rate: 60/366d, plans: {free: 20/366d, pro: 600/366d}}";
+    let gateway = start(&redis.store(), limits);
+    Fleet::up_of(&gateway);
+    assert_eq!(passed(&gateway, 5, &[("x-api-key", "bob")]), 5);
+    let key = |gateway: &Gateway| gateway.admin_get("/limits/l/keys/127.0.0.1").json();
+    let other = start(&redis.store(), limits);
+    Fleet::up_of(&other);
+    for _ in 0..2 {
+        let known = key(&gateway);
+        assert_eq!(
+            (&known["plan"], &known["remaining"]),
+            (&json!("free"), &json!(15)),
+            "it has counted the key: {known}"
+        );
+        let told = key(&other);
+        let variants = told["variants"].as_array().unwrap_or_else(|| panic!("{told}"));
+        let plans: Vec<_> =
+            variants.iter().map(|one| (one["plan"].clone(), one["capacity"].as_u64())).collect();
+        assert_eq!(plans, [(Value::Null, Some(60)), ("free".into(), Some(20)), ("pro".into(), Some(600))]);
+        assert_eq!(variants[1]["remaining"], 15, "{told}");
     }
 }
 

@@ -88,3 +88,30 @@ fn changes_are_recorded() {
     let told = folder.run(&["replay", "past.log"]);
     assert_eq!(told.status.code(), Some(0), "{}", crate::harness::folder::text(&told));
 }
+
+/// So is a pardon, and its key is shown as logs show keys; one that found nothing changed nothing.
+#[test]
+fn pardons_are_recorded() {
+    let folder = Folder::with(&[]);
+    let file = folder.path("access.log");
+    let gateway = Setup::default().value("log", file.display()).start(RULES);
+    gateway.statuses(2, "/", &[("x-api-key", "k1")]);
+    ask(&gateway, ("DELETE", "/limits/per-key/keys/k2"), TOKEN, "");
+    assert_eq!(ask(&gateway, ("DELETE", "/limits/per-key/keys/k1"), "d-token", "").status, 403);
+    let pardoned = ask(&gateway, ("DELETE", "/limits/per-key/keys/k1"), TOKEN, "").json();
+    assert_eq!(pardoned["pardoned"], true);
+    let line = until("it is written", || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut pardons = lines.into_iter().filter(|line| line["kind"] == "pardon");
+        let first = pardons.next();
+        assert!(pardons.next().is_none());
+        first
+    });
+    assert_eq!((&line["actor"], &line["client"]), (&"admin".into(), &"127.0.0.1".into()));
+    assert_eq!(line["limit"], "per-key");
+    assert_eq!(line["key"], "api_key:sha256:6ab9f1eb8f7d3388");
+    assert!(line["time"].as_str().unwrap().starts_with("20"));
+    let told = "admin (127.0.0.1) pardoned the key api_key:sha256:6ab9f1eb8f7d3388 of limit per-key";
+    assert_eq!(gateway.times_logged(told), 1, "{}", gateway.log());
+}

@@ -249,5 +249,8 @@ fn health_checks_use_tls() {
     assert_eq!(good.get("/").status, 200);
     drop(good);
     let bad = gateway(Setup::default().file("ca.pem", &Authority::new().pem()), upstream.address, fields);
-    logs(&bad, "failed its health check: the handshake with the server failed: invalid peer certificate");
+    logs(
+        &bad,
+        "is down: its health check failed: the handshake with the server failed: invalid peer certificate",
+    );
 }

@@ -135,6 +135,28 @@ impl Store {
         text: &KeyText,
         within: Span,
     ) -> Option<Peeked> {
+        self.read_key(limit, key, text, within, true).await
+    }
+
+    /// The same under a quota that may not be that of the key, such as that of another plan. The state is not remembered.
+    pub async fn peek_under(
+        self: &Rc<Self>,
+        limit: &CountedLimit,
+        key: Fingerprint,
+        text: &KeyText,
+        within: Span,
+    ) -> Option<Peeked> {
+        self.read_key(limit, key, text, within, false).await
+    }
+
+    async fn read_key(
+        self: &Rc<Self>,
+        limit: &CountedLimit,
+        key: Fingerprint,
+        text: &KeyText,
+        within: Span,
+        remembers: bool,
+    ) -> Option<Peeked> {
         let tag = Tag::of(text);
         let slot = self.slot(tag);
         let connection = self.servers.owner_of(slot)?;
@@ -161,7 +183,7 @@ impl Store {
         let Ok(Reply { now, decided: Some(Decided { keys, bans, .. }) }) = read else { return None };
         let state = keys.first()?;
         let newer = connection.clock.is_latest(now) || is_stricter(limit, key, state, now);
-        if newer && !self.state.unreported.has(limit, key) {
+        if remembers && newer && !self.state.unreported.has(limit, key) {
             limit.learn(key, state, now);
         }
         let usage = state.usage(now);

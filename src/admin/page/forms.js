@@ -162,7 +162,18 @@ function remembered(id, storage, change) {
   change();
 }
 remembered('theme', localStorage, () => { document.documentElement.dataset.theme = at('theme').value; });
-remembered('token', sessionStorage, () => { turn = 0; wait = 1000; });
+// That a token is missing is said until there is another one; then it is tried at once.
+remembered('token', sessionStorage, () => {
+  [turn, wait] = [0, 1000];
+  if (pardoned === TOKEN_MISSING) pardoned = '';
+  sayPardoned();
+  for (const id of ['said', 'explain-said']) if (at(id).textContent === TOKEN_MISSING) at(id).textContent = '';
+  if (nextLook !== null) {
+    clearTimeout(nextLook);
+    nextLook = null;
+    loop();
+  }
+});
 at('config').addEventListener('toggle', async () => {
   if (!at('config').open) return;
   try { at('config-text').textContent = JSON.stringify(await read('config'), null, 1); } catch (error) { at('config-text').textContent = error.message; }

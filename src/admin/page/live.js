@@ -1,6 +1,7 @@
-let live = null, status = null, limits = [], outcomes = {}, open = null, by = 'refused', paused = false, wait = 1000, since = 0;
+let live = null, status = null, limits = [], outcomes = {}, open = null, by = 'refused', paused = false, wait = 1000, since = 0, pardoned = '';
 const opened = new Set();
 
+const TOKEN_MISSING = 'the gateway wants a token: write it into the field above';
 async function ask(method, path, body, headers = {}) {
   const token = at('token').value;
   if (token) headers.Authorization = 'Bearer ' + token;
@@ -8,7 +9,7 @@ async function ask(method, path, body, headers = {}) {
   const text = await answer.text();
   let value = {};
   try { value = JSON.parse(text); } catch { value = {detail: text}; }
-  if (!answer.ok) throw new Error(answer.status === 401 ? 'the gateway wants a token: write it into the field above' : value.detail || 'the gateway answers ' + answer.status);
+  if (!answer.ok) throw new Error(answer.status === 401 ? TOKEN_MISSING : value.detail || 'the gateway answers ' + answer.status);
   return {value, etag: answer.headers.get('etag')};
 }
 const read = async path => (await ask('GET', path)).value;
@@ -68,7 +69,7 @@ function showLimits() {
       const counts = hour[limit.name] || {}, now = minutes[limit.name] || {};
       const full = limit.entries >= limit.max_keys * 0.9;
       const keys = el('span', full ? {class: 'bad', text: `▲ ${number(limit.keys)} of ${number(limit.max_keys)}`} : {text: `${number(limit.keys)} of ${number(limit.max_keys)}`});
-      const button = el('button', {type: 'button', class: 'link', text: open === limit.name ? 'close' : 'keys', 'aria-label': `keys of ${limit.name}`, onclick: () => { open = open === limit.name ? null : limit.name; showLimits(); showTop(); }});
+      const button = el('button', {type: 'button', class: 'link', text: open === limit.name ? 'close' : 'keys', 'aria-label': `keys of ${limit.name}`, onclick: () => { open = open === limit.name ? null : limit.name; pardoned = ''; showLimits(); showTop(); }});
       return {trouble: sum(counts.refused) > 0 || full || limit.overflowed > 0, cells: [el('b', {text: limit.name}), quota(limit) + (limit.scope === 'shared' ? ', shared' : ''), limit.mode, number(last(now.refused)),
         number(sum(counts.admitted)), number(sum(counts.refused)), number(sum(counts.shadow_refused)), spark(counts.refused || [], 'bad'), keys, button]};
     }), 'no limits are configured');
@@ -88,15 +89,29 @@ async function showTop() {
       el('td', {}, ...(readable ? [act('pardon', () => pardon(name, plain)), ...(at('rules').hidden ? [] : [act('rule', () => ruleFor(name, plain))])] : [])));
   });
   const list = (title, top) => el('div', {class: 'scroll'}, el('h3', {text: title}), top.keys.length ? el('table', {}, ...rows(top)) : el('p', {class: 'quiet', text: 'none'}));
-  place.replaceChildren(el('h3', {text: `Keys of ${name}, last hour`}), el('p', {id: 'pardon-said', role: 'status'}), el('div', {class: 'columns'}, list('most refused', refused), list('busiest', requests)));
+  place.replaceChildren(el('h3', {text: `Keys of ${name}, last hour`}), el('p', {id: 'pardon-said', role: 'status', text: pardoned}), el('div', {class: 'columns'}, list('most refused', refused), list('busiest', requests)));
+}
+// It stays while the table is drawn again.
+function sayPardoned() {
+  if (at('pardon-said')) at('pardon-said').textContent = visible(pardoned);
 }
 async function pardon(limit, key) {
-  let text;
   try {
     const {value} = await ask('DELETE', `limits/${encodeURIComponent(limit)}/keys/${encodeURIComponent(key)}`);
-    text = value.pardoned ? `${key} has its full quota again` : `nothing was counted for ${key}`;
-  } catch (error) { text = error.message; }
-  if (at('pardon-said')) at('pardon-said').textContent = text;
+    pardoned = value.pardoned ? `${key} has its full quota again` : `nothing was counted for ${key}`;
+  } catch (error) { pardoned = error.message; }
+  sayPardoned();
+}
+// The word is that of /status. Down are also servers that get requests, because no other is left.
+function serverState(server, address) {
+  if (!address) return state(false, 'unresolved: its name has no address');
+  if (address.state === 'up') return state(true, 'up');
+  return state(false, address.state + (address.failing_seconds === null ? '' : ` for ${duration(address.failing_seconds)}`) + (server.in_use && server.state !== 'up' ? ', still in use' : ''));
+}
+function lastCheck(check) {
+  if (!check) return null;
+  const text = `${check.status === null ? check.error : check.status} in ${millis(check.seconds)}, ${moment(check.at)}`;
+  return check.ok ? text : state(false, text);
 }
 function showStatus() {
   at('status').textContent = `version ${status.version} · up ${duration(status.uptime_seconds)} · ${status.config_file}, generation ${status.generation}, loaded ${moment(status.loaded_at)}`;
@@ -107,13 +122,13 @@ function showStatus() {
   const outcome = (name, kind) => (outcomes[name] || {})[kind] || 0;
   table('upstream-table', [['upstream', false], ['servers up', true], ['waiting', true], ['answered', true], ['failed', true], ['too slow', true], ['busy', true], ['retries', true]],
     status.upstreams.map(upstream => {
-      const up = upstream.servers.filter(server => server.healthy).length;
+      const up = upstream.servers.filter(server => server.state === 'up').length;
       return {trouble: up < upstream.servers.length, cells: [upstream.name, up === upstream.servers.length ? `${up}` : state(false, `${up} of ${upstream.servers.length}`, up > 0), number(upstream.pending), number(outcome(upstream.name, 'answered')),
         number(outcome(upstream.name, 'connect_failed') + outcome(upstream.name, 'broken')), number(outcome(upstream.name, 'connect_timeout') + outcome(upstream.name, 'response_timeout')), number(outcome(upstream.name, 'busy')), number(outcome(upstream.name, 'retries'))]};
     }), 'no upstreams are configured');
-  table('server-table', [['server', false], ['upstream', false], ['address', false], ['state', false], ['weight', true], ['in flight', true], ['requests', true], ['failed', true], ['last error', false]],
-    servers.flatMap(server => (server.addresses.length ? server.addresses : [null]).map(address => ({trouble: !server.healthy || Boolean(address && (address.trouble || address.ejected)), cells: [server.server, server.upstream,
-      address ? address.address : '–', !address ? state(false, 'name not resolved') : address.ejected ? state(false, 'ejected') : address.answers ? state(true, 'up') : state(false, address.failing_seconds === null ? 'down' : `down for ${duration(address.failing_seconds)}`), number(server.weight), ...(address ? [number(address.in_flight), number(address.requests), number(address.failed), address.trouble] : [null, null, null, null])]}))), 'no servers are configured');
+  table('server-table', [['server', false], ['upstream', false], ['address', false], ['state', false], ['weight', true], ['in flight', true], ['requests', true], ['failed', true], ['last health check', false], ['last error', false]],
+    servers.flatMap(server => (server.addresses.length ? server.addresses : [null]).map(address => ({trouble: server.state !== 'up' || Boolean(address && (address.state !== 'up' || address.trouble)), cells: [server.server, server.upstream,
+      address ? address.address : '–', serverState(server, address), number(server.weight), ...(address ? [number(address.in_flight), number(address.requests), number(address.failed), lastCheck(address.last_check), address.trouble] : [null, null, null, null, null])]}))), 'no servers are configured');
   const sources = [];
   const source = (name, known, detail) => known && sources.push({trouble: Boolean(known.trouble) || known.up === false, cells: [name, known.trouble || known.up === false ? state(false, 'away') : state(true, 'up'), detail, known.trouble]});
   source('store (redis)', status.store, status.store && counted(status.store.gateways, 'gateway'));
@@ -131,16 +146,21 @@ function showStatus() {
   table('refusal-table', [['route', false], ['reason', false], ['requests', true]], status.refusals.map(one => ({trouble: true, cells: [one.route || '(no route)', one.reason, number(one.count)]})), 'nothing was refused');
 }
 function banner(failure) {
+  // Pairs of a line and a report of several lines.
   const texts = [];
-  if (failure) texts.push(`stale since ${clock(since)}: ${failure}`);
+  if (failure) texts.push([`stale since ${clock(since)}: ${failure}`]);
   if (status) {
-    if (status.draining) texts.push('the gateway is going down: it drains');
-    if (status.last_reload_error) texts.push('the last reload was refused:\n' + status.last_reload_error);
-    for (const [file, error] of Object.entries(status.file_errors || {})) texts.push(`${file}: ${error}`);
-    if (status.store && !status.store.up) texts.push('the store is away: limits follow their on_store_failure');
+    if (status.draining) texts.push(['the gateway is going down: it drains']);
+    if (status.last_reload_error) texts.push(['the last reload was refused:', status.last_reload_error]);
+    for (const [file, error] of Object.entries(status.file_errors || {})) texts.push([`${file}:`, error]);
+    const ignored = status.ignored_forwarded;
+    if (ignored && ignored.seconds_ago < 300) texts.push([`${ignored.header} of requests from ${ignored.peer} is ignored, because ${ignored.peer} is no trusted proxy: all clients behind it count as ${ignored.peer}. If it is your proxy:`, `client_ip: {trusted_proxies: ["${ignored.peer}"]}`]);
+    if (status.store && !status.store.up) texts.push(['the store is away: limits follow their on_store_failure']);
   }
-  const text = texts.join('\n');
-  if (at('banner').textContent !== text) at('banner').textContent = text;
+  const text = JSON.stringify(texts);
+  if (at('banner').dataset.text === text) return;
+  at('banner').dataset.text = text;
+  at('banner').replaceChildren(...texts.flatMap(([line, report]) => [el('p', {text: line}), ...(report ? [el('pre', {text: report})] : [])]));
 }
 // Counts of upstreams are those of /metrics.
 function upstreamCounts(text) {
@@ -177,7 +197,9 @@ async function refresh() {
   if (live.rings.length) showTraffic();
   showLimits();
 }
+let nextLook = null;
 async function loop() {
+  nextLook = null;
   if (!paused && !document.hidden) {
     try {
       await refresh();
@@ -189,5 +211,5 @@ async function loop() {
       banner(error.message);
     }
   }
-  setTimeout(loop, wait);
+  nextLook = setTimeout(loop, wait);
 }

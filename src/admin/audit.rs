@@ -1,0 +1,50 @@
+//! What operators change is recorded: a line in the process log for each request, and lines in the access log if that is JSON.
+
+use serde_json::{Value, json};
+
+use super::Admin;
+use super::actor::Asking;
+use crate::snapshot::Snapshot;
+use sluicegate_config::LogFormat;
+
+/// The number of lines that are passed to the access log at once.
+const LINES: usize = 256;
+
+impl Admin {
+    /// Writes lines to the access log, if that is JSON.
+    pub(super) fn record(&self, snapshot: &Snapshot, lines: impl ExactSizeIterator<Item = Value>) {
+        let format = snapshot.config.access_log.as_ref().map(|log| &log.format);
+        let Some(log) = self.shared.access_log.load_full() else { return };
+        if !matches!(format, Some(LogFormat::Json)) {
+            return;
+        }
+        let (mut text, mut count) = (String::new(), 0);
+        let last = lines.len();
+        for (at, line) in (1..).zip(lines) {
+            text.push_str(&line.to_string());
+            text.push('\n');
+            count += 1;
+            if count == LINES || at == last {
+                log.push(text.as_bytes(), count as u64);
+                text.clear();
+                count = 0;
+            }
+        }
+    }
+
+    /// Records that a key was pardoned. `key` is shown as the access log shows keys: a secret by its digest.
+    pub(super) fn audit_pardon(&self, snapshot: &Snapshot, by: &Asking, limit: &str, key: &str) {
+        let Asking { actor, peer } = by;
+        let key: String = key.escape_debug().collect();
+        tracing::info!("{actor} ({peer}) pardoned the key {key} of limit {limit}");
+        let line = json!({
+            "time": self.shared.clock.wall().to_string(),
+            "kind": "pardon",
+            "actor": actor,
+            "client": peer.to_string(),
+            "limit": limit,
+            "key": key,
+        });
+        self.record(snapshot, std::iter::once(line));
+    }
+}
