@@ -1,6 +1,7 @@
 //! What other rules would have decided about the same requests: who is newly refused, who is freed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 
 use sluicegate_limiter::Time;
 
@@ -31,6 +32,8 @@ pub struct Against {
     pub keys: HashMap<KeyText, Differences>,
     /// Newly refused and freed over time.
     pub series: Series<2>,
+    /// The clients of newly refused requests, and of freed ones.
+    pub clients: [HashSet<IpAddr>; 2],
 }
 
 impl Differences {
@@ -48,6 +51,10 @@ impl Against {
             _ => return,
         };
         let refuses = if newly_refused { new } else { old };
+        let clients = &mut self.clients[usize::from(!newly_refused)];
+        if clients.len() < MOST_KEYS {
+            clients.insert(refuses.client);
+        }
         self.all.count(newly_refused);
         self.series.add(at, usize::from(!newly_refused), 1);
         if let Some(limit) = refuses.limit {

@@ -164,6 +164,7 @@ fn of_limit(
     let note = match (clients, found.beyond) {
         _ if suggestions.is_err() => suggestions.err().map(str::to_owned),
         (_, 1..) => Some(format!("{} requests of further keys are counted in sum only", found.beyond)),
+        (1, _) => Some("there is one client: a share of 0.1 % is less than it".to_owned()),
         (..FEW, _) => Some(format!("{clients} clients are few: a share of 0.1 % is less than one of them")),
         _ => None,
     };
@@ -172,6 +173,8 @@ fn of_limit(
         "clients_refused": found.keys.values().filter(|key| key.refused > 0).count(),
         "series": { "admitted": found.series.column(0, axis), "refused": found.series.column(1, axis) },
         "top_refused": top.collect::<Vec<_>>(),
+        // Of many keys the refusals are of one or another all the time.
+        "refused_from_to": if found.keys.len() == 1 { spans(&found.series.column(1, axis), axis) } else { Vec::new() },
         "peaks": { "bounds": BOUNDS, "clients": peaks },
         "suggested": suggested.collect::<Vec<_>>(),
         "suggestion_note": note,
@@ -180,6 +183,20 @@ fn of_limit(
         Value::Object(told) => told,
         _ => serde_json::Map::new(),
     }
+}
+
+/// When a limit refuses: the spans of steps without a break, the first of them.
+fn spans(refused: &[u64], (from, step, _): Axis) -> Vec<Value> {
+    let mut spans: Vec<(u64, u64, u64)> = Vec::new();
+    for (at, count) in (0..).zip(refused).filter(|(_, count)| **count > 0) {
+        let begin = from + at * step;
+        match spans.last_mut().filter(|(_, end, _)| *end == begin) {
+            Some((_, end, sum)) => (*end, *sum) = (begin + step, *sum + count),
+            None => spans.push((begin, begin + step, *count)),
+        }
+    }
+    let told = |(from, to, refused)| json!({ "from": from, "to": to, "refused": refused });
+    spans.into_iter().take(LISTED).map(told).collect()
 }
 
 fn of_suggestion(limit: &Limit, suggestion: &Suggestion) -> Value {
@@ -230,6 +247,8 @@ fn of_against(old: &str, against: &Against, axis: Axis, shown: &ShownKeys<'_>) -
         "old": old,
         "newly_refused": against.all.newly_refused,
         "freed": against.all.freed,
+        "clients_newly_refused": against.clients[0].len(),
+        "clients_freed": against.clients[1].len(),
         "limits": limits.collect::<Vec<_>>(),
         "keys": keys.collect::<Vec<_>>(),
         "series": { "newly_refused": against.series.column(0, axis), "freed": against.series.column(1, axis) },

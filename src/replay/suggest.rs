@@ -71,7 +71,12 @@ fn of_limit(
         let (count, refused) = search.smallest(guess.count.clamp(1, MAX_COUNT), most, tried)?;
         Some(Suggestion { share, count, refused, clients })
     };
-    Ok(SHARES.into_iter().filter_map(of_share).collect())
+    let all: Vec<Suggestion> = SHARES.into_iter().filter_map(of_share).collect();
+    match all.is_empty() {
+        true => Err("no rate of this limit refuses so few keys, because its burst or its delay is too small"
+            .to_owned()),
+        false => Ok(all),
+    }
 }
 
 impl Search<'_, '_> {

@@ -215,9 +215,11 @@ impl Totals {
         }
         if let Some((old, against)) = &input.against {
             out += &line!(
-                "\nagainst {old}: {} requests are newly refused, {} are freed",
+                "\nagainst {old}: {} requests are newly refused, of {} clients, and {} are freed, of {}",
                 against.all.newly_refused,
-                against.all.freed
+                against.clients[0].len(),
+                against.all.freed,
+                against.clients[1].len()
             );
             for key in report["against"]["keys"].as_array().into_iter().flatten().take(MAX_KEYS) {
                 let text = key["key"].as_str().unwrap_or("(no key)");

@@ -40,28 +40,38 @@ function table(head, rows) {
     el('thead', {}, el('tr', {}, ...head.map(([name, number]) => el('th', number ? {class: 'number', text: name} : {text: name})))),
     el('tbody', {}, ...rows.map(line)));
 }
-// A frame with axes. ticks: [[x share, text]…].
-function frame(most, ticks, unit) {
+// A frame with axes. ticks: [[x share, text]…]. With powers, each step of the scale is ten times the one before.
+function frame(most, ticks, unit, powers = 0) {
   const [width, height, left, bottom, top] = [640, 200, 46, 22, 8];
   const root = svg('svg', {viewBox: `0 0 ${width} ${height}`});
   const x = share => left + share * (width - left - 8);
-  const y = value => top + (1 - value / most) * (height - bottom - top);
-  for (const share of [0, 0.5, 1]) {
-    root.append(svg('line', {class: 'axis', x1: left, x2: width - 8, y1: y(most * share), y2: y(most * share)}));
-    root.append(svg('text', {x: left - 5, y: y(most * share) + 4, 'text-anchor': 'end'}, short(most * share) + unit));
+  const height_of = value => powers ? (value < 1 ? 0 : (1 + Math.log10(value)) / (1 + powers)) : value / most;
+  const y = value => top + (1 - height_of(value)) * (height - bottom - top);
+  const marks = powers ? [0, ...Array.from({length: powers + 1}, (_, at) => 10 ** at)] : [0, most / 2, most];
+  for (const mark of marks) {
+    root.append(svg('line', {class: 'axis', x1: left, x2: width - 8, y1: y(mark), y2: y(mark)}));
+    root.append(svg('text', {x: left - 5, y: y(mark) + 4, 'text-anchor': 'end'}, short(mark) + unit));
   }
   for (const [share, text] of ticks) {
     root.append(svg('text', {x: x(share), y: height - 6, 'text-anchor': share < 0.1 ? 'start' : share > 0.9 ? 'end' : 'middle'}, text));
   }
   return {root, x, y};
 }
+// The text of a time on an axis: with the date where one begins, and always at the first.
+function tick(axis) {
+  const length = axis.step * axis.steps;
+  return share => {
+    const text = time(axis.from + share * length);
+    const begins = share === 0 || length > 172800 || text.slice(0, 10) !== time(axis.from + (share - 0.25) * length).slice(0, 10);
+    return text.slice(begins ? 5 : 11, 16);
+  };
+}
 // Areas on top of each other over time: series [[name, color, values]…].
 function areas(title, axis, series) {
   const steps = axis.steps;
   const sums = Array.from({length: steps}, (_, at) => series.reduce((sum, one) => sum + (one[2][at] || 0), 0));
   const most = ceiling(Math.max(...sums, 1));
-  const days = axis.step * steps > 172800;
-  const label = share => time(axis.from + share * axis.step * steps).slice(days ? 5 : 11, 16);
+  const label = tick(axis);
   const {root, x, y} = frame(most, [0, 0.25, 0.5, 0.75, 1].map(share => [share, label(share)]), '');
   let below = new Array(steps).fill(0);
   for (const [name, color, values] of series) {
@@ -92,15 +102,16 @@ function lines(title, ticks, series, unit, head, rows) {
   }
   return figure(title, root, series, head, rows);
 }
-// Bars: [[label, value, color]…].
+// Bars: [[label, value, color]…]. The scale is logarithmic, so that one beside thousands can be seen, and each bar has its number.
 function bars(title, all, legend, head) {
-  const most = ceiling(Math.max(...all.map(one => one[1]), 1));
-  const {root, x, y} = frame(most, [], '');
+  const powers = Math.max(1, Math.ceil(Math.log10(Math.max(...all.map(one => one[1]), 1) * 1.5)));
+  const {root, x, y} = frame(0, [], '', powers);
   all.forEach(([label, value, color], at) => {
     const [from, to] = [x(at / all.length) + 2, x((at + 1) / all.length) - 2];
     const bar = svg('rect', {x: from, width: Math.max(1, to - from), y: y(value), height: Math.max(0, y(0) - y(value)), fill: color});
     bar.append(svg('title', {}, `${label}: ${count(value)}`));
     root.append(bar, svg('text', {x: (from + to) / 2, y: 194, 'text-anchor': 'middle', 'font-size': 10}, label));
+    if (value > 0) root.append(svg('text', {x: (from + to) / 2, y: y(value) - 3, 'text-anchor': 'middle', 'font-size': 10}, short(value)));
   });
   return figure(title, root, legend, head, () => all.map(([label, value]) => [label, count(value)]));
 }

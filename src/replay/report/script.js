@@ -62,6 +62,11 @@ for (const limit of data.limits) {
     parts.push(el('div', {class: 'scroll'}, table([['clients refused', true], ['rate', false], ['in the file', false]],
       limit.suggested.map(one => [`≤ ${percent(one.refused_clients, 1)} (${count(one.clients_refused)})`, one.rate, el('code', {text: one.yaml})]))));
   }
+  if (limit.refused_from_to.length) {
+    const spans = limit.refused_from_to;
+    parts.push(el('h3', {text: 'When it would refuse'}), el('div', {class: 'scroll'}, table([['from', false], ['to', false], ['refused', true]],
+      spans.map(one => [time(one.from), time(one.to), count(one.refused)]))));
+  }
   if (limit.suggestion_note) parts.push(el('p', {class: 'quiet', text: limit.suggestion_note}));
   if (limit.top_refused.length) {
     const most = limit.top_refused[0].refused;
@@ -79,7 +84,7 @@ for (const limit of data.limits) {
 if (data.against) {
   const against = data.against;
   section('against', `Against ${against.old}`,
-    el('p', {text: `${count(against.newly_refused)} requests are newly refused, ${count(against.freed)} are freed.`}),
+    el('p', {text: `${count(against.newly_refused)} requests of ${count(against.clients_newly_refused)} clients are newly refused, ${count(against.freed)} of ${count(against.clients_freed)} are freed.`}),
     areas('Differences over time', axis, [['newly refused', color('bad'), against.series.newly_refused], ['freed', color('good'), against.series.freed]]),
     el('div', {class: 'columns'},
       el('div', {class: 'scroll'}, table([['limit', false], ['newly refused', true], ['freed', true]], against.limits.map(one => [one.name, count(one.newly_refused), count(one.freed)]))),
@@ -90,14 +95,15 @@ for (const compared of data.algorithms || []) {
   const palette = ['exact', 'good', 'link', 'bad', 'third', 'quiet', 'text'].map(color);
   const points = counts => counts.map((n, at) => [(at + 0.5) / Math.max(1, counts.length), n]);
   const series = compared.curves.map((curve, at) => [curve.label, palette[at % palette.length], points(curve.counts), at === 0 ? 5 : 1.6]);
-  const label = at => time(axis.from + at * axis.step * axis.steps).slice(11, 16);
+  const label = tick(axis);
+  const others = series.slice(1).map(one => lines(`${one[0]} (the wide grey line is the exact log)`, [0, 0.5, 1].map(at => [at, label(at)]), [series[0], [one[0], color('link'), one[2], 1.6]], '',
+    [['from', false], [series[0][0], true], [one[0], true]], () => Array.from({length: axis.steps}, (_, at) => [time(axis.from + at * axis.step), count(compared.curves[0].counts[at]), count(compared.curves.find(curve => curve.label === one[0]).counts[at])])));
   const window = compared.windows;
   const along = field => window.map((one, at) => [(at + 0.5) / window.length, one[field] * 100]);
   const ticks = window.map((one, at) => [(at + 0.5) / window.length, String(one.n)]);
   section('algorithms-' + compared.limit, `Algorithms at ${compared.rate} (${compared.limit})`,
     el('p', {class: 'quiet', text: 'Each algorithm decides the same requests at the same rate, beside an exact sliding log. "Most in a window" is the most that it admitted to one key within any period, in parts of the limit.'}),
-    lines('Admitted over time; the wide grey line is the exact log', [0, 0.25, 0.5, 0.75, 1].map(at => [at, label(at)]), series, '',
-      [['from', false], ...series.map(one => [one[0], true])], () => Array.from({length: axis.steps}, (_, at) => [time(axis.from + at * axis.step), ...compared.curves.map(curve => count(curve.counts[at]))])),
+    el('h3', {text: 'Admitted over time'}), el('div', {class: 'columns'}, ...others),
     el('div', {class: 'scroll'}, table([['algorithm', false], ['refused', true], ['wrongly refused', true], ['wrongly admitted', true], ['most in a window', true]],
       compared.rows.map(one => [one.label, count(one.refused), percent(one.wrongly_refused, 3), percent(one.wrongly_admitted, 3), one.worst.toFixed(2) + ' ×']))),
     lines('sliding_window by its number of sub-windows (not strict)', ticks,
