@@ -33,6 +33,8 @@ fn the_page_shows_what_happens() {
             ("upstream-table", "0 of 1"),
             ("refusal-table", "limit"),
             ("source-table", "rules"),
+            ("banner", "gone: no server answers"),
+            ("limit-table", "token_bucket, 2/day"),
             ("status", "generation 1"),
             ("banner", "trusted_proxies: [\"127.0.0.1\"]"),
         ] {

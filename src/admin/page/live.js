@@ -33,8 +33,13 @@ function merged(old, ring) {
   result.from = ring.from + (ring.requests.length - result.requests.length) * ring.step;
   return result;
 }
+// A quota as the file writes it: with its burst, if that is not the count of its rate, and the rates of plans.
+const rateOf = rate => rate.replace(/\/(60|3600|86400)s$/, (_, seconds) => ({60: '/min', 3600: '/h', 86400: '/day'})[seconds]).replace(/\/1s$/, '/s');
 function quota(limit) {
-  const parts = [limit.algorithm, limit.rate, limit.slices > 1 && `${limit.slices} slices`, limit.strict && 'strict', !limit.rate && `${limit.capacity} at once`];
+  const burst = limit.rate && limit.algorithm.endsWith('_bucket') && parseInt(limit.rate) !== limit.capacity && `burst ${limit.capacity}`;
+  const plans = Object.entries(limit.plans || {}).map(([name, plan]) => `${name} ${plan.rate ? rateOf(plan.rate) : plan.capacity}`);
+  const parts = [limit.algorithm, limit.rate && rateOf(limit.rate), burst, limit.slices > 1 && `${limit.slices} slices`, limit.strict && 'strict', !limit.rate && `${limit.capacity} at once`,
+    plans.length && `plans: ${plans.slice(0, 5).join(', ')}${plans.length > 5 ? ' …' : ''}`];
   return parts.filter(Boolean).join(', ');
 }
 function showTraffic() {
@@ -145,6 +150,22 @@ function showStatus() {
     one.days < 14 ? state(false, one.days.toFixed(1), one.days > 3) : one.days.toFixed(0)]})));
   table('refusal-table', [['route', false], ['reason', false], ['requests', true]], status.refusals.map(one => ({trouble: true, cells: [one.route || '(no route)', one.reason, number(one.count)]})), 'nothing was refused');
 }
+// What is wrong, in a few words each.
+function troubles() {
+  const all = [];
+  for (const upstream of status.upstreams) {
+    const down = upstream.servers.filter(server => server.state !== 'up').length;
+    if (down && down === upstream.servers.length) all.push(`${upstream.name}: no server answers`);
+    else if (down) all.push(`${upstream.name}: ${down} of ${upstream.servers.length} servers down`);
+  }
+  for (const one of status.tls.flatMap(listener => listener.certificates)) {
+    const days = (Date.parse(one.not_after) - Date.now()) / 86400000;
+    if (days < 14) all.push(days < 0 ? `the certificate of ${one.names[0]} has ended` : `the certificate of ${one.names[0]} ends in ${counted(Math.floor(days), 'day')}`);
+  }
+  if (status.store && !status.store.up) all.push(`the store is away: ${counted(limits.filter(limit => limit.scope === 'shared').length, 'shared limit follows', 'shared limits follow')} on_store_failure`);
+  if (status.rules && status.rules.trouble) all.push('the rules cannot be read: those that were read stay in force');
+  return all;
+}
 function banner(failure) {
   // Pairs of a line and a report of several lines.
   const texts = [];
@@ -155,7 +176,8 @@ function banner(failure) {
     for (const [file, error] of Object.entries(status.file_errors || {})) texts.push([`${file}:`, error]);
     const ignored = status.ignored_forwarded;
     if (ignored && ignored.seconds_ago < 300) texts.push([`${ignored.header} of requests from ${ignored.peer} is ignored, because ${ignored.peer} is no trusted proxy: all clients behind it count as ${ignored.peer}. If it is your proxy:`, `client_ip: {trusted_proxies: ["${ignored.peer}"]}`]);
-    if (status.store && !status.store.up) texts.push(['the store is away: limits follow their on_store_failure']);
+    const wrong = troubles();
+    if (wrong.length) texts.unshift([wrong.join('; ')]);
   }
   const text = JSON.stringify(texts);
   if (at('banner').dataset.text === text) return;

@@ -6,7 +6,7 @@ const bytes = n => n === null || n === undefined ? '–' : n < 1e3 ? `${n.toFixe
 const moment = text => text.replace(/\.\d+/, '');
 const sum = values => (values || []).reduce((all, n) => all + (n || 0), 0);
 const last = values => values && values.length ? values[values.length - 1] : null;
-const clock = seconds => new Date(seconds * 1000).toLocaleTimeString();
+const clock = seconds => new Date(seconds * 1000).toISOString().slice(11, 19) + 'Z';
 function duration(seconds) {
   const [d, h, m] = [Math.floor(seconds / 86400), Math.floor(seconds / 3600) % 24, Math.floor(seconds / 60) % 60];
   return d ? `${d} d ${h} h` : h ? `${h} h ${m} min` : m ? `${m} min ${Math.floor(seconds % 60)} s` : `${Math.floor(seconds)} s`;
