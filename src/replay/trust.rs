@@ -239,9 +239,11 @@ impl Trust {
     fn of_addresses(&self, add: &mut impl FnMut(Level, String)) {
         if let Some(peer) = self.untrusted_peer {
             let text = format!(
-                "{} requests carry X-Forwarded-For, but {peer}, which sent them, is not a trusted proxy, so its clients count as \
+                "{} {} X-Forwarded-For, but {peer}, which sent {}, is not a trusted proxy, so its clients count as \
                  one: `client_ip: {{trusted_proxies: [{peer}]}}` if it is yours",
-                self.untrusted
+                self.untrusted,
+                if self.untrusted == 1 { "request carries" } else { "requests carry" },
+                if self.untrusted == 1 { "it" } else { "them" }
             );
             add(Level::Doubt, text);
         }

@@ -104,9 +104,8 @@ fn of_columns<'a>(named: &dyn Fn(&str) -> Option<&'a str>) -> Result<Request, Li
     let time = of_text(&format!("{}T{}Z", wanted("date")?, wanted("time")?))?;
     let client: IpAddr = address(wanted("c-ip")?)?;
     let mut headers = Headers::new();
-    for (name, column) in [("referer", "cs(Referer)"), ("x-forwarded-for", "x-forwarded-for")] {
-        add_header(&mut headers, name, named(column).unwrap_or_default());
-    }
+    // X-Forwarded-For is what the viewer sent: the viewer itself is `c-ip`.
+    add_header(&mut headers, "referer", named("cs(Referer)").unwrap_or_default());
     // Blanks and the percent sign itself are encoded.
     let agent = named("cs(User-Agent)").unwrap_or_default().replace("%20", " ").replace("%2520", " ");
     add_header(&mut headers, "user-agent", &agent);

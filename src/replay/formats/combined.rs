@@ -24,7 +24,7 @@ impl LineParser {
             Ok(client) => (None, client, rest),
             Err(error) => match rest.split_once(' ').map(|(second, rest)| (address(second), rest)) {
                 Some((Ok(client), rest)) => (Some(first), client, rest),
-                _ if !line.contains('[') => return bad(unknown(line)),
+                _ if !line.contains('[') || is_error_log(line) => return bad(unknown(line)),
                 _ => return Err(error),
             },
         };
@@ -94,10 +94,15 @@ fn behind(rest: &str, asked: Option<DurationField>, headers: &mut Headers) -> Be
     Behind { format: Format::Combined, duration, unknown_number }
 }
 
+/// Whether a line is of the error log of nginx or Apache.
+fn is_error_log(line: &str) -> bool {
+    let levels = ["[error]", "[warn]", "[notice]", "[crit]", "[alert]", "[emerg]", "[info]"];
+    levels.iter().any(|level| line.contains(level)) || line.contains(":error]")
+}
+
 /// Why a line has no format that is known, as far as one can tell.
 fn unknown(line: &str) -> String {
-    let is_error = ["[error]", "[warn]", "[notice]", "[crit]", "[alert]", "[info]"];
-    if is_error.iter().any(|level| line.contains(level)) {
+    if is_error_log(line) {
         return "looks like an error log; replay reads access logs".into();
     }
     "no format that is known; `sluicegate replay --help` names them, and JSON lines of any kind can be mapped with --map".into()
@@ -134,13 +139,18 @@ mod tests {
         for line in [
             &b"hello"[..],
             b"hello world",
-            b"2024/07/03 12:00:00 [error] 7#7: *1 open() failed",
             b"1.2.3.4 - - [x] \"GET / HTTP/1.1\" 200 1",
             b"{\"time\": 1}",
             b"\xff\xff",
             b"",
         ] {
             assert!(LineParser::default().parse(line).is_err(), "{line:?}");
+        }
+        for error in [
+            "2024/07/03 12:00:00 [error] 7#7: *1 open() failed",
+            "[Wed Jul 03 12:00:00.1 2024] [core:error] [pid 7] [client 1.2.3.4:5] no such file",
+        ] {
+            assert!(parse(error).unwrap_err().to_string().contains("error log"), "{error}");
         }
         let quoted =
             br#"203.0.113.9 - - [03/Jul/2024:12:00:00 +0200] "GET /a\x22b HTTP/1.1" 200 5 "-" "x\x5C""#;

@@ -91,7 +91,8 @@ pub(super) fn parse(
         }
         None => match serde_json::from_str::<JsonLine<'_>>(line) {
             Ok(_) => bad("no request"),
-            Err(error) => unknown(&value, &error.to_string()),
+            // The place in the line says nothing to people.
+            Err(error) => unknown(&value, error.to_string().split(" at line ").next().unwrap_or_default()),
         },
     }
 }
