@@ -183,7 +183,7 @@ fn nonsense_of_a_service_keeps_the_rule_that_was_known() {
 #[test]
 fn numbers_that_no_rule_has_any_more_are_dropped() {
     const RULES: usize = 11_000;
-    let text = format!("rules: {{file: rules.db, max_cached: 1k}}\n{LIMITS}");
+    let text = format!("rules: {{file: rules.db, max_cached: 1k, wait: 1s}}\n{LIMITS}");
     let keeper = Setup::default().env("RUST_LOG", "sluicegate=debug").start(&text);
     for first in (0..RULES).step_by(1_000) {
         let rule = |number| {
