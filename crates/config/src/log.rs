@@ -197,6 +197,8 @@ known! {
     Duration = "duration", usual;
     /// Whether the answer was sent to its end.
     Complete = "complete", usual;
+    /// Why the answer ended before its end.
+    Cut = "cut", usual;
     /// Bytes of the request's body that were forwarded.
     BytesIn = "bytes_in", usual;
     /// Bytes of the answer's body.
@@ -237,7 +239,7 @@ known! {
     Server = "server";
     /// Seconds until the head of the upstream's answer.
     UpstreamDuration = "upstream_duration", usual;
-    /// Why the upstream gave no answer.
+    /// Why the upstream gave no answer, or cut it.
     UpstreamError = "upstream_error", usual;
     /// The request's id.
     RequestId = "request_id", usual;
@@ -265,6 +267,7 @@ pub(super) const SHORT: &[Known] = &[
     Known::Duration,
     Known::Route,
     Known::Reason,
+    Known::Cut,
     Known::Limit,
     Known::Server,
     Known::RequestId,

@@ -4,12 +4,14 @@ use sluicegate_limiter::Time;
 
 use super::RequestContext;
 use crate::access_log::{End, Outcome, Record};
+use crate::cut_reason::CutReason;
 use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Evaluated, Matched};
 use crate::respond::{reported_verdict, retry_after};
 use crate::snapshot::{Snapshot, Target};
 use crate::telemetry::span;
 use crate::trace::Trace;
+use crate::upstream::{BodyError, error_chain};
 use sluicegate_wire::RequestHead;
 
 impl RequestContext {
@@ -53,6 +55,11 @@ impl RequestContext {
 
     pub(super) fn note_refusal(&self, detail: Option<&'static str>) {
         self.note(|record| record.detail = detail);
+    }
+
+    /// Notes why the upstream's answer ended before its end.
+    pub(super) fn note_cut(&self, error: &BodyError) {
+        self.note(|record| record.upstream_error = Some(error_chain(error)));
     }
 
     /// Notes the route and the identity of the sender.
@@ -100,7 +107,7 @@ impl RequestContext {
     }
 
     /// Writes the record into the log, and the span.
-    pub(super) fn log(&self, now: Time) {
+    pub(super) fn log(&self, now: Time, cut: Option<CutReason>) {
         let Some(record) = self.exchange.take_record() else { return };
         let worker = &self.connection().worker;
         let names = &*self.ending.names;
@@ -114,6 +121,7 @@ impl RequestContext {
             code: self.code,
             reason: self.reason.get(),
             complete: self.exchange.is_complete(),
+            cut,
             received: self.exchange.received(),
             sent: self.exchange.sent(),
             id: self.id().clone(),
