@@ -90,6 +90,10 @@ fn an_answer_that_is_cut_says_why() {
         assert_eq!(line["upstream_error"].as_str().is_some(), error.is_some(), "{line}");
         assert!(error.is_none_or(|error| line["upstream_error"].as_str().unwrap().contains(error)), "{line}");
         assert_eq!(count(), 1.0, "{path}");
+        let id = line["request_id"].as_str().unwrap();
+        let told = gateway.admin_get(&format!("/explain?request={id}")).text();
+        assert!(told.contains(&format!(" bytes: {reason}")), "{told}");
+        assert!(error.is_none_or(|error| told.contains(error)), "{told}");
     }
     for method in ["GET", "HEAD"] {
         assert_eq!(gateway.ask(method, &format!("/{method}"), &[]).status, 200);

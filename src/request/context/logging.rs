@@ -11,7 +11,6 @@ use crate::respond::{reported_verdict, retry_after};
 use crate::snapshot::{Snapshot, Target};
 use crate::telemetry::span;
 use crate::trace::Trace;
-use crate::upstream::{BodyError, error_chain};
 use sluicegate_wire::RequestHead;
 
 impl RequestContext {
@@ -58,8 +57,10 @@ impl RequestContext {
     }
 
     /// Notes why the upstream's answer ended before its end.
-    pub(super) fn note_cut(&self, error: &BodyError) {
-        self.note(|record| record.upstream_error = Some(error_chain(error)));
+    pub(super) fn note_upstream_error(&self, error: Option<&String>) {
+        if let Some(error) = error {
+            self.note(|record| record.upstream_error = Some(error.clone()));
+        }
     }
 
     /// Notes the route and the identity of the sender.
