@@ -23,6 +23,8 @@ pub mod client_address;
 pub mod client_connection;
 pub mod clock;
 pub mod critical_task;
+pub mod cut_answers;
+pub mod cut_reason;
 pub mod diff;
 pub mod explain;
 pub mod fair_shares;

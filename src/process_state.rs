@@ -10,6 +10,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 
 use crate::access_log::LogWriter;
 use crate::clock::Clock;
+use crate::cut_answers::CutAnswers;
 use crate::diff::Diff;
 use crate::history::History;
 use crate::limit::{Store, StoreState};
@@ -47,6 +48,8 @@ pub struct ProcessState {
     pub history: History,
     /// What the gateway itself uses.
     pub load: OwnLoad,
+    /// The answers that were cut last.
+    pub cuts: CutAnswers,
     /// The requests that were refused last.
     pub refusals: RefusalLogs,
 }

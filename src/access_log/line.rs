@@ -69,6 +69,7 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
         Known::Status => object.number(name, end.code.into()),
         Known::Duration => object.seconds(name, micros(end.took)),
         Known::Complete => object.boolean(name, complete(record, end)),
+        Known::Cut => object.optional(name, end.cut.map(|cut| cut.name().as_bytes())),
         Known::BytesIn => object.number(name, end.received),
         Known::BytesOut => object.number(name, end.sent),
         Known::Route => object.optional(name, end.route.map(str::as_bytes)),

@@ -11,6 +11,7 @@ use super::names::Names;
 use super::outcome::Outcome;
 use crate::auth::Identity;
 use crate::auth::jwt::Verified;
+use crate::cut_reason::CutReason;
 use crate::message::RequestId;
 use crate::refusal_reason::RefusalReason;
 use crate::trace::Trace;
@@ -49,7 +50,7 @@ pub struct Record {
     pub(crate) upstream: Option<usize>,
     pub(crate) server: Option<Box<str>>,
     pub(crate) upstream_took: Option<Span>,
-    /// Why the upstream did not respond.
+    /// Why the upstream did not respond, or why its response ended before its end.
     pub(crate) upstream_error: Option<String>,
     wants_identity: bool,
     wants_server: bool,
@@ -89,6 +90,8 @@ pub struct End<'a> {
     pub reason: Option<RefusalReason>,
     /// Whether its response was sent to the end.
     pub complete: bool,
+    /// Why its response ended before its end.
+    pub cut: Option<CutReason>,
     /// Bytes of its body.
     pub received: u64,
     /// Bytes of its answer's body.

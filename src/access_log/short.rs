@@ -44,6 +44,7 @@ pub(super) fn short(out: &mut Vec<u8>, record: &Record, end: &End<'_>, second: &
     for (name, value) in [
         (" route=", end.route.map(str::as_bytes)),
         (" reason=", end.reason.map(|reason| reason.name().as_bytes())),
+        (" cut=", end.cut.map(|cut| cut.name().as_bytes())),
         (" limit=", limit.map(|(index, _)| end.names.limit(index).as_bytes())),
         (" server=", record.server.as_ref().map(|server| server.as_bytes())),
         (" id=", Some(end.id.as_bytes())),

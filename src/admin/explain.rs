@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::query::{parameter, parameters};
 use super::{Admin, Answer, problem, reply};
+use crate::cut_answers::CutAnswer;
 use crate::explain::{Explanation, Live, Question};
 
 impl Admin {
@@ -15,6 +16,9 @@ impl Admin {
         let now = self.shared.clock.now();
         if let Some(id) = parameter(query, "request") {
             let explained = self.shared.refusals.find(&id, now);
+            if let Some(cut) = self.shared.cuts.find(&id).filter(|_| explained.is_none()) {
+                return cut_answer(&cut);
+            }
             return match explained {
                 Some((refusal, headers)) => {
                     reply(&json!(Explanation::of_refusal(&refusal, &headers, &snapshot)))
@@ -51,4 +55,15 @@ impl Admin {
             Err(why) => problem(StatusCode::BAD_REQUEST, &why),
         }
     }
+}
+
+/// What is known of a request whose answer was cut: it was not refused, so that there are no limits to explain.
+fn cut_answer(cut: &CutAnswer) -> Answer {
+    let CutAnswer { reason, error, status, sent, .. } = cut;
+    let error = error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+    let why = format!(
+        "the request was not refused; its answer with status {status} was cut after {sent} bytes: {}{error}",
+        reason.name()
+    );
+    problem(StatusCode::NOT_FOUND, &why)
 }

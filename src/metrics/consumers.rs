@@ -17,7 +17,7 @@ named_enum! {
         Answered = "answered",
         /// A limit or a ban refused it.
         Refused = "refused",
-        /// The gateway answered with another error, or the client left.
+        /// The gateway answered with another error, the client left, or the answer was cut.
         Failed = "failed",
     }
 }

@@ -15,6 +15,7 @@ use super::listeners::{Handshake, Refusal};
 use super::process;
 use super::registry::{Metrics, PerWorker, Series};
 use super::worker_counters::{BOUNDS, CODES, Counter, Histogram, Outcome, StoreMetrics, UpstreamOutcome};
+use crate::cut_reason::CutReason;
 use crate::refusal_reason::RefusalReason;
 use sluicegate_config::OnStoreFailure;
 use sluicegate_counters_redis::Operation;
@@ -183,6 +184,11 @@ impl Scrape {
         let is_expected = |route: &str, reason| expected.reason(route, reason);
         let reasons = by_label(&series.routes, labels, |worker| &worker.refusals, is_expected);
         self.counters(&families::REFUSED, reasons);
+        let labels = CutReason::ALL.iter().map(|reason| (reason.name(), *reason));
+        // Only answers of an upstream are long enough to be cut often.
+        let is_expected = |route: &str, _| expected.reason(route, RefusalReason::Upstream);
+        let cuts = by_label(&series.routes, labels, |worker| &worker.cuts, is_expected);
+        self.counters(&families::CUT, cuts);
         self.counters(&families::REQUEST_BYTES, sums(&series.routes, |worker| &worker.received));
         self.counters(&families::RESPONSE_BYTES, sums(&series.routes, |worker| &worker.sent));
     }

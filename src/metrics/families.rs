@@ -8,6 +8,7 @@ use super::listeners::{Handshake, Refusal};
 use super::otlp::{OUTCOMES, Signal};
 use super::worker_counters::{Outcome, UpstreamOutcome};
 use crate::auth::Asking;
+use crate::cut_reason::CutReason;
 use crate::own_load::RESOURCES;
 use crate::refusal_reason::RefusalReason;
 use sluicegate_config::{OnStoreFailure, Priority};
@@ -92,6 +93,8 @@ families! {
         "Time from the head of a request to the end of its answer.";
     REFUSED = "sluicegate_refusals_total", COUNTER, [ROUTE, these("reason", RefusalReason::NAMES)],
         "Requests that the gateway itself answered with an error.";
+    CUT = "sluicegate_responses_cut_total", COUNTER, [ROUTE, these("reason", CutReason::NAMES)],
+        "Answers that ended before their end, after their status had been sent.";
     REQUEST_BYTES = "sluicegate_request_body_bytes_total", COUNTER, [ROUTE],
         "Bytes of the bodies of requests that have ended.";
     RESPONSE_BYTES = "sluicegate_response_body_bytes_total", COUNTER, [ROUTE],

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluicegate_counters_redis::{CallMetrics, Operation};
 use sluicegate_limiter::Span;
 
+use crate::cut_reason::CutReason;
 use crate::named_enum::named_enum;
 use crate::refusal_reason::RefusalReason;
 use sluicegate_config::OnStoreFailure;
@@ -48,6 +49,8 @@ pub struct RouteMetrics {
     pub(super) codes: [Counter; CODES.len() + 1],
     /// One for each reason.
     pub(super) refusals: [Counter; RefusalReason::ALL.len()],
+    /// Answers that ended before their end, by the reason.
+    pub(super) cuts: [Counter; CutReason::ALL.len()],
     pub(super) duration: Histogram,
     /// Bytes of bodies.
     pub(super) received: Counter,
@@ -158,6 +161,7 @@ impl Default for RouteMetrics {
         Self {
             codes: std::array::from_fn(|_| Counter::default()),
             refusals: Default::default(),
+            cuts: Default::default(),
             duration: Histogram::default(),
             received: Counter::default(),
             sent: Counter::default(),
@@ -176,6 +180,11 @@ impl RouteMetrics {
     pub fn transferred(&self, received: u64, sent: u64) {
         self.received.add(received);
         self.sent.add(sent);
+    }
+
+    /// Counts an answer that ended before its end.
+    pub fn cut(&self, reason: CutReason) {
+        self.cuts[reason as usize].add(1);
     }
 
     /// Counts a request that the gateway refused.

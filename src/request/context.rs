@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, header};
 use sluicegate_limiter::Time;
 
 use super::ending::Ending;
@@ -22,6 +22,8 @@ use crate::auth::check::Asked;
 use crate::auth::{Answers, ConsumerHeaders, Question};
 use crate::client_address;
 use crate::client_connection::Connection;
+use crate::cut_answers::CutAnswer;
+use crate::cut_reason::CutReason;
 use crate::limit::Holds;
 use crate::message::{LocalResponse, RequestId};
 use crate::metrics::{ConsumerOutcome, Seat};
@@ -33,7 +35,7 @@ use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
-use crate::upstream::{self, Exchange, ForwardError, ForwardFacts, ForwardPolicy};
+use crate::upstream::{self, BodyError, Exchange, ForwardError, ForwardFacts, ForwardPolicy, error_chain};
 use crate::worker_state::Deadline;
 use sluicegate_config::{CorsConfig, ForwardedHeader};
 use sluicegate_wire::{Headers, RequestHead};
@@ -64,6 +66,10 @@ pub struct RequestContext {
     origin: Option<Box<[u8]>>,
     /// Why the gateway refused the request, if it did.
     reason: Cell<Option<RefusalReason>>,
+    /// Why its answer ended before its end, if the upstream or a timeout ended it, with the error.
+    cut: OnceCell<Box<(CutReason, String)>>,
+    /// Whether an answer to it can have a body.
+    has_answer_body: bool,
     /// Where it is counted by consumer.
     seat: Option<Seat>,
 }
@@ -109,6 +115,8 @@ impl RequestContext {
             answer_values: Values::new(),
             origin: origin.map(Box::from),
             reason: Cell::new(None),
+            cut: OnceCell::new(),
+            has_answer_body: parts.is_none_or(|parts| parts.method != Method::HEAD),
             seat: None,
         });
         match parts {
@@ -276,6 +284,28 @@ impl RequestContext {
         self.note_refusal(detail);
     }
 
+    /// Notes that the answer ends before its end because of the upstream or of a timeout.
+    #[cold]
+    pub(super) fn set_cut(&self, error: &BodyError) {
+        let _ = self.cut.set(Box::new((error.cut_reason(self.exchange.is_over()), error_chain(error))));
+    }
+
+    /// Why the answer ended before its end, if it did. If nothing else ended it, the client's connection did.
+    fn cut(&self) -> Option<CutReason> {
+        let is_cut = self.has_answer_body && self.code != CLIENT_LEFT && !self.exchange.is_complete();
+        is_cut.then(|| self.cut.get().map_or(CutReason::ClientLeft, |cut| cut.0))
+    }
+
+    /// Counts the answer as cut, and remembers it for the log and for operators.
+    #[cold]
+    fn note_cut(&self, reason: CutReason) {
+        self.ending.routes.of(self.route).cut(reason);
+        let error = self.cut.get().map(|cut| cut.1.clone());
+        self.note_upstream_error(error.as_ref());
+        let (status, sent) = (self.code, self.exchange.sent());
+        self.ending.remember_cut(CutAnswer { id: self.id().as_str().into(), reason, error, status, sent });
+    }
+
     /// Remembers that the request is refused with this answer, so that its id leads to an explanation.
     pub(super) fn remember(
         &self,
@@ -298,11 +328,11 @@ impl RequestContext {
     }
 
     /// What became of the request, for the figures by consumer.
-    fn outcome(&self) -> ConsumerOutcome {
+    fn outcome(&self, cut: Option<CutReason>) -> ConsumerOutcome {
         match self.reason.get() {
             Some(RefusalReason::Limit | RefusalReason::Ban) => ConsumerOutcome::Refused,
             Some(RefusalReason::Respond) => ConsumerOutcome::Answered,
-            None if self.code != CLIENT_LEFT => ConsumerOutcome::Answered,
+            None if self.code != CLIENT_LEFT && cut.is_none() => ConsumerOutcome::Answered,
             _ => ConsumerOutcome::Failed,
         }
     }
@@ -331,10 +361,14 @@ impl Drop for RequestContext {
         if let Some(reason) = self.reason.get() {
             stripe.refused(reason);
         }
-        if let Some((consumers, seat)) = self.ending.consumers.as_ref().zip(self.seat) {
-            consumers.count(seat, self.outcome());
+        let cut = self.cut();
+        if let Some(cut) = cut {
+            self.note_cut(cut);
         }
-        self.log(now);
+        if let Some((consumers, seat)) = self.ending.consumers.as_ref().zip(self.seat) {
+            consumers.count(seat, self.outcome(cut));
+        }
+        self.log(now, cut);
         self.exchange.end();
     }
 }

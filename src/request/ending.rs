@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName};
 
 use super::cost::in_trailers;
 use crate::access_log::{AccessLog, Names};
+use crate::cut_answers::CutAnswer;
 use crate::limit::Counters;
 use crate::metrics::{ConsumerCounts, RouteMetrics};
 use crate::process_state::ProcessState;
@@ -77,6 +78,12 @@ impl Ending {
             spans: process.spans.load_full(),
             told_costs: told_costs.collect(),
         }
+    }
+
+    /// Remembers an answer that was cut.
+    #[cold]
+    pub(super) fn remember_cut(&self, cut: CutAnswer) {
+        self.process.cuts.push(cut);
     }
 
     /// Whether the configuration is in force no more.

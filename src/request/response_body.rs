@@ -77,7 +77,11 @@ impl http_body::Body for ResponseBody {
         exchange.clear_write_timeout();
         let polled = body.poll_frame(context, exchange);
         let ended = match &polled {
-            Poll::Pending | Poll::Ready(Some(Err(_))) => false,
+            Poll::Pending => false,
+            Poll::Ready(Some(Err(error))) => {
+                request.set_cut(error);
+                false
+            }
             Poll::Ready(None) => true,
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);

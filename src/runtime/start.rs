@@ -77,6 +77,7 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
         tops: Default::default(),
         history: Default::default(),
         refusals: Default::default(),
+        cuts: Default::default(),
         status: Mutex::new(Status { file: options.config.to_string(), ..Status::default() }),
     });
     let budget = Arc::new(ConnectionBudget::of_process(workers, listeners.len()));

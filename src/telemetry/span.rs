@@ -7,6 +7,7 @@ use sluicegate_limiter::{Span, Time};
 
 use super::encode::nanos;
 use crate::access_log::{End, Record};
+use crate::cut_reason::CutReason;
 use crate::metrics::attribute;
 use crate::trace::Trace;
 use sluicegate_config::{Params, PathPattern, normalize};
@@ -64,7 +65,9 @@ pub fn span(record: &Record, end: &End<'_>, trace: &Trace) -> String {
     add("http.response.status_code", end.code.into());
     add("http.request.body.size", end.received.into());
     add("http.response.body.size", end.sent.into());
-    add("error.type", if end.code >= 500 { end.code.to_string().into() } else { Value::Null });
+    let cut = end.cut.map(CutReason::name);
+    let error = if end.code >= 500 { Some(end.code.to_string()) } else { cut.map(str::to_owned) };
+    add("error.type", error.into());
     add("sluicegate.request_id", end.id.as_str().into());
     add("sluicegate.route", end.route.into());
     add("sluicegate.listener", end.listener.into());
@@ -96,7 +99,7 @@ pub fn span(record: &Record, end: &End<'_>, trace: &Trace) -> String {
         "startTimeUnixNano": nanos(end.begun),
         "endTimeUnixNano": nanos(Time::plus(end.begun, end.took)),
         "attributes": attributes,
-        "status": if end.code >= 500 { json!({ "code": ERROR }) } else { json!({}) },
+        "status": if end.code >= 500 || cut.is_some() { json!({ "code": ERROR }) } else { json!({}) },
     });
     if let Some(parent) = trace.parent {
         span["parentSpanId"] = format!("{parent:016x}").into();

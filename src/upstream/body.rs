@@ -16,6 +16,7 @@ use super::h2_pool::Stream;
 use super::headers;
 use super::pool::Pool;
 use super::tunnel::Tunnel;
+use crate::cut_reason::CutReason;
 use crate::message::{self, LocalBody, LocalResponse};
 use crate::worker_state::Buffers;
 use sluicegate_wire::h1::{self, BodyDecoder, Decoded};
@@ -80,6 +81,22 @@ pub enum BodyError {
     /// The request body failed while the response was in progress.
     #[error("the request body is incomplete")]
     Upload,
+}
+
+impl BodyError {
+    /// Why the answer is cut. `is_over` says whether the total timeout has expired.
+    pub(crate) fn cut_reason(&self, is_over: bool) -> CutReason {
+        match self {
+            Self::Connection(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                CutReason::UpstreamClosed
+            }
+            Self::Upstream(_) | Self::Truncated | Self::Connection(_) => CutReason::UpstreamReset,
+            Self::Malformed(_) => CutReason::UpstreamMalformed,
+            Self::Stalled if is_over => CutReason::TotalTimeout,
+            Self::Stalled => CutReason::UpstreamIdle,
+            Self::Upload => CutReason::UploadFailed,
+        }
+    }
 }
 
 impl From<LocalBody> for Body {

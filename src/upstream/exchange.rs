@@ -230,7 +230,7 @@ impl Exchange {
     }
 
     /// Whether the total timeout has expired.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.deadline.is_over(self.connection.worker.deadlines.now())
     }
 

@@ -24,6 +24,7 @@ mod consumer_metrics;
 mod consumers;
 mod cors;
 mod costs;
+mod cut_answers;
 mod dashboards;
 mod dead_upstream;
 mod debug_log;

@@ -3,7 +3,7 @@
 use crate::harness::browser::Browser;
 use crate::harness::{Folder, Gateway, until};
 
-const FILE: &str = "admin: {address: \"{admin}\", token: test-token, show_keys: true}\nrules: {file: rules.db}\n\
+const FILE: &str = "admin: {address: \"{admin}\", token: test-token, show_keys: true}\nrules: {file: rules.db, wait: 1s}\n\
     limits:\n  per-key: {key: api_key, rate: 2/day}\n  watched: {key: ip, rate: 1/day, mode: shadow}\n\
     upstreams: {gone: {servers: ['http://127.0.0.1:9']}}\n\
     routes:\n  - {name: orders, match: {path: /orders}, respond: {status: 200}, limits: [per-key, watched]}\n  \

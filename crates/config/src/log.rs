@@ -243,6 +243,8 @@ known! {
     Duration = "duration", usual;
     /// Whether the answer was sent to its end.
     Complete = "complete", usual;
+    /// Why the answer ended before its end.
+    Cut = "cut", usual;
     /// Bytes of the request's body that were forwarded.
     BytesIn = "bytes_in", usual;
     /// Bytes of the answer's body.
@@ -285,7 +287,7 @@ known! {
     Server = "server";
     /// Seconds until the head of the upstream's answer.
     UpstreamDuration = "upstream_duration", usual;
-    /// Why the upstream gave no answer.
+    /// Why the upstream gave no answer, or cut it.
     UpstreamError = "upstream_error", usual;
     /// The request's id.
     RequestId = "request_id", usual;
@@ -313,6 +315,7 @@ pub(super) const SHORT: &[Known] = &[
     Known::Duration,
     Known::Route,
     Known::Reason,
+    Known::Cut,
     Known::Limit,
     Known::Server,
     Known::RequestId,

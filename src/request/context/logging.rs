@@ -4,6 +4,7 @@ use sluicegate_limiter::Time;
 
 use super::RequestContext;
 use crate::access_log::{End, Outcome, Record};
+use crate::cut_reason::CutReason;
 use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Evaluated, Matched};
 use crate::respond::{reported_verdict, retry_after};
@@ -56,6 +57,13 @@ impl RequestContext {
         self.note(|record| record.detail = detail);
     }
 
+    /// Notes why the upstream's answer ended before its end.
+    pub(super) fn note_upstream_error(&self, error: Option<&String>) {
+        if let Some(error) = error {
+            self.note(|record| record.upstream_error = Some(error.clone()));
+        }
+    }
+
     /// Notes the route and the identity of the sender.
     pub fn set_matched(&mut self, snapshot: &Snapshot, matched: &Matched<'_>, parts: &RequestHead) {
         self.set_route(snapshot, matched.route_index, parts, Some(&matched.identity));
@@ -105,7 +113,7 @@ impl RequestContext {
     }
 
     /// Writes the record into the log, and the span.
-    pub(super) fn log(&self, now: Time) {
+    pub(super) fn log(&self, now: Time, cut: Option<CutReason>) {
         let Some(record) = self.exchange.take_record() else { return };
         let worker = &self.connection().worker;
         let names = &*self.ending.names;
@@ -120,6 +128,7 @@ impl RequestContext {
             code: self.code,
             reason: self.reason.get(),
             complete: self.exchange.is_complete(),
+            cut,
             received: self.exchange.received(),
             sent: self.exchange.sent(),
             id: self.id().clone(),
