@@ -1,7 +1,9 @@
-//! What a running gateway does: `GET /live`, the last hour, and `GET /limits/{limit}/top`, its busiest keys.
+//! What a running gateway does: `GET /live`, the last hour, `GET /limits/{limit}/top`, its busiest keys, and
+//! `GET /limits/{limit}/bans`, its banned ones.
 
 use http::StatusCode;
 use serde_json::json;
+use sluicegate_limiter::{Span, Time};
 
 use super::query::parameter;
 use super::{Admin, Answer, problem, reply};
@@ -53,4 +55,38 @@ impl Admin {
         let keys = merged(&all, most);
         reply(&json!({ "limit": limit, "by": rank.name(), "gateways": all.len(), "keys": keys }))
     }
+
+    /// The keys that a limit bans, as far as this gateway knows. Bans do not have the keys in full: those are told that are among
+    /// the most refused ones of the last hour, and the others are counted.
+    pub(super) fn bans(&self, limit: &str) -> Answer {
+        let snapshot = self.shared.snapshot.load_full();
+        let Some(known) = snapshot.limit(limit) else {
+            return problem(StatusCode::NOT_FOUND, &format!("there is no limit called `{limit}`"));
+        };
+        let Some(bans) = &known.counted.bans else {
+            return problem(
+                StatusCode::NOT_FOUND,
+                &format!("the limit `{limit}` bans nobody: it has no `ban`"),
+            );
+        };
+        let now = self.shared.clock.now();
+        let shown = snapshot.shown_keys();
+        let ranking = self.shared.tops.ranking(limit, Rank::Refused);
+        let banned = ranking.keys.iter().filter_map(|one| {
+            let left = bans.left(one.key, now)?;
+            Some(json!({ "key": shown.text(&one.text), "banned_for": seconds(left), "until": rfc3339(now.plus(left)) }))
+        });
+        let keys: Vec<_> = banned.take(MOST).collect();
+        let all = bans.banned(now).max(keys.len());
+        reply(&json!({ "limit": limit, "banned": all, "others": all - keys.len(), "keys": keys }))
+    }
+}
+
+fn seconds(span: Span) -> f64 {
+    span.as_nanos() as f64 / 1e9
+}
+
+fn rfc3339(time: Time) -> String {
+    let stamp = jiff::Timestamp::from_nanosecond(i128::from(time.as_nanos())).unwrap_or_default();
+    stamp.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

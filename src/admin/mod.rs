@@ -95,6 +95,7 @@ impl Admin {
             (_, [first, ..]) if first.starts_with("rules") => self.rules(request, peer).await,
             (_, ["live"]) if get => self.live(request.uri().query()),
             (_, ["limits", limit, "top"]) if get => self.top(limit, request.uri().query()).await,
+            (_, ["limits", limit, "bans"]) if get => self.bans(limit),
             (_, ["explain"]) if get => self.explain(request.uri().query()).await,
             (_, ["openapi.json"]) if get => reply(&openapi::document()),
             (_, ["limits"]) if get => reply(&self.limits()),
@@ -114,7 +115,7 @@ impl Admin {
                     | "explain" | "live",
                 ],
             ) => not_with_that_method("GET, HEAD"),
-            (_, ["limits", _, "top"]) => not_with_that_method("GET, HEAD"),
+            (_, ["limits", _, "top" | "bans"]) => not_with_that_method("GET, HEAD"),
             (_, ["limits", _, "keys", _]) => not_with_that_method("GET, HEAD, DELETE"),
             (_, ["reload"]) => not_with_that_method("POST"),
             _ => problem(StatusCode::NOT_FOUND, "there is nothing here; see / for what there is"),
@@ -287,6 +288,7 @@ impl Admin {
             let mut value = config_dump::limit(&limit.config);
             value["name"] = limit.config.name.clone().into();
             value["keys"] = snapshot.keys(limit, now).into();
+            value["banned"] = limit.counted.bans.as_ref().map(|bans| bans.banned(now)).into();
             value["entries"] =
                 limit.all().map(|limit| limit.counted.counters.entries()).sum::<usize>().into();
             value["counting"] = json!(counting_in_force(limit, gateways));

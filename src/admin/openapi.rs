@@ -61,6 +61,12 @@ fn paths() -> Value {
                 &[("by", "refused, or requests"), ("most", "The number of keys, at most 1,024")],
             ),
         },
+        "/limits/{limit}/bans": {
+            "parameters": [in_path("limit")],
+            "get": with(object("The keys that the limit bans, and when that ends"), &[
+                ("404", "There is no such limit, or it bans nobody"),
+            ]),
+        },
         "/limits/{limit}/keys/{key}": {
             "parameters": [in_path("limit"), in_path("key")],
             "get": with(object("What a key has left"), &[

@@ -107,6 +107,8 @@ fn key_tables(scrape: &mut Scrape, snapshot: &Snapshot, now: Time) {
     });
     scrape.gauges(&families::FAIR_SHARE, shares);
     scrape.counters(&families::ABOVE_SHARE, rows(snapshot, |limit| Some(limit.fair.as_ref()?.above())));
+    let banned = |limit: &Arc<Limit>| Some(limit.counted.bans.as_ref()?.banned(now) as f64);
+    scrape.gauges(&families::BANNED, rows(snapshot, banned));
     scrape.counters(&families::BANS, rows(snapshot, |limit| Some(limit.counted.bans.as_ref()?.begun())));
 }
 

@@ -135,6 +135,8 @@ families! {
         "The most requests of one key that all gateways together admit above a shared limit, in any interval.";
     BANS = "sluicegate_limit_bans_total", COUNTER, [LIMIT],
         "Bans that began on this gateway.";
+    BANNED = "sluicegate_limit_banned_keys", GAUGE, [LIMIT],
+        "Keys that the limit bans, as far as this gateway knows.";
     UPSTREAM_REQUESTS = "sluicegate_upstream_requests_total", COUNTER,
         [UPSTREAM, these("outcome", UpstreamOutcome::NAMES)],
         "Requests to an upstream by outcome.";

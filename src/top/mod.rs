@@ -54,7 +54,7 @@ pub struct WorkerTop {
 /// Keys with their counts, merged from several summaries.
 #[derive(Clone, Debug, Default)]
 pub struct Ranking {
-    keys: Vec<Counted>,
+    pub(crate) keys: Vec<Counted>,
     /// The most requests that a key that is not among them can have had.
     unseen: u64,
 }

@@ -9,7 +9,7 @@ use crate::harness::{
     Cluster, Fleet, Gateway, Load, RedisServer, Response, Setup, Stopwatch, Upstream, program, sleep, until,
 };
 use aws_lc_rs::digest;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const ABNORMAL_USAGE: &str = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected";
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
@@ -175,8 +175,15 @@ fn a_pardon_ends_a_ban() {
             let state = state(gateway, "k");
             assert!(state["banned_for"].as_f64().unwrap() > 3_590.0 && state["known"] == true, "{state}");
         }
+        let bans = fleet[0].admin_get("/limits/l/bans").json();
+        assert_eq!((&bans["banned"], &bans["others"]), (&json!(1), &json!(0)), "{bans}");
+        assert!(bans["keys"][0]["banned_for"].as_f64().unwrap() > 3_590.0, "{bans}");
+        assert!(bans["keys"][0]["until"].as_str().unwrap().ends_with('Z'), "{bans}");
+        assert_eq!(fleet[0].metric("sluicegate_limit_banned_keys", &[("limit", "l")]), 1.0);
+        assert_eq!(fleet[0].admin_get("/limits").json()[0]["banned"], 1);
         let pardon = fleet[0].admin_change("DELETE", "/limits/l/keys/k").json();
         assert_eq!(pardon["pardoned"], true);
+        assert_eq!(fleet[0].admin_get("/limits/l/bans").json()["banned"], 0);
         assert_eq!(state(&fleet[0], "k")["banned_for"], 0.0);
         assert_eq!(ask(&fleet[0], "k").status, 200, "and its debt is forgotten");
         until("the others hear of it", || (ask(&fleet[fleet.len() - 1], "k").status == 200).then_some(()));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Client, Gateway, TOKEN};
 
-const RULES: &str = "rules: {file: rules.db, wait: 1s}\nlimits: {per-key: {key: api_key, rate: 5/366d}}\nroutes: [{name: api, \
+const RULES: &str = "rules: {file: rules.db, wait: 1s}\nlimits: {per-key: {key: api_key, rate: 5/366d, ban: 1h}}\nroutes: [{name: api, \
                      respond: {status: 200}, limits: [per-key]}]\n";
 
 /// Sends a request that may have a body; the status and the type of the answer.
@@ -53,6 +53,8 @@ fn every_answer_is_described() {
         ("get", "/limits/{limit}/top", "/limits/per-key/top", "", 200),
         ("get", "/limits/{limit}/top", "/limits/per-key/top?by=x", "", 400),
         ("get", "/limits/{limit}/top", "/limits/none/top", "", 404),
+        ("get", "/limits/{limit}/bans", "/limits/per-key/bans", "", 200),
+        ("get", "/limits/{limit}/bans", "/limits/none/bans", "", 404),
         ("get", "/limits/{limit}/keys/{key}", "/limits/per-key/keys/k", "", 200),
         ("get", "/limits/{limit}/keys/{key}", "/limits/none/keys/k", "", 404),
         ("delete", "/limits/{limit}/keys/{key}", "/limits/per-key/keys/k", "", 200),

@@ -60,6 +60,11 @@ impl Bans {
         self.table.refusal(key, now, 1, None).and_then(Refusal::retry_after)
     }
 
+    /// The number of keys that are banned. In a very large table a part is counted and the rest is estimated.
+    pub fn banned(&self, now: Time) -> usize {
+        self.table.count(now, |ban, strikes| ban.left(strikes, now).is_some())
+    }
+
     /// A copy of a key's ban.
     pub(super) fn copy(&self, key: Fingerprint, now: Time) -> RemoteBan {
         let (ban, strikes) = self.table.copy(key, now, None);

@@ -156,21 +156,27 @@ impl<A: StateCodec> HashTable<A> {
         passed
     }
 
-    /// The number of keys in at most `most` slots from `from` on, and of those that owe something.
-    pub(super) fn count(&self, from: usize, most: usize, algorithm: &A, now: Time) -> (usize, usize) {
+    /// The number of keys in at most `most` slots from `from` on, and of those with such a state.
+    pub(super) fn count(
+        &self,
+        from: usize,
+        most: usize,
+        is_counted: impl Fn(&A::State) -> bool,
+    ) -> (usize, usize) {
         let end = self.size.min(from + most);
-        let (mut at, mut keys, mut owing) = (from, 0, 0);
+        let (mut at, mut keys, mut counted) = (from, 0, 0);
         while at < end {
             let (page, offset) = place(at);
             for slot in self.pages[page][offset..].iter().take(end - at) {
                 at += 1;
                 if slot.key != 0 {
                     keys += 1;
-                    owing += usize::from(!self.is_idle(slot, algorithm, now));
+                    let is = A::inspect(&slot.word, self.base, || self.overlong.get(slot.key), &is_counted);
+                    counted += usize::from(is);
                 }
             }
         }
-        (keys, owing)
+        (keys, counted)
     }
 
     #[inline]

@@ -117,10 +117,15 @@ impl<A: StateCodec> Table<A> {
     /// The number of keys that owe something at `now`. In a very large table a part is counted and the rest is estimated,
     /// because keys are evenly distributed.
     pub(super) fn keys(&self, now: Time) -> usize {
-        self.keys_in(COUNTED, now)
+        self.keys_in(COUNTED, now, |algorithm, state| !algorithm.is_idle(state, now))
     }
 
-    fn keys_in(&self, slots: usize, now: Time) -> usize {
+    /// The number of keys with such a state, which is estimated in the same way.
+    pub(super) fn count(&self, now: Time, is_counted: impl Fn(&A, &A::State) -> bool) -> usize {
+        self.keys_in(COUNTED, now, is_counted)
+    }
+
+    fn keys_in(&self, slots: usize, now: Time, is_counted: impl Fn(&A, &A::State) -> bool) -> usize {
         let each = slots / self.shards.len();
         let (mut seen, mut owing) = (0, 0);
         for shard in &self.shards {
@@ -129,7 +134,8 @@ impl<A: StateCodec> Table<A> {
                 if from >= part.slots.size() {
                     break;
                 }
-                let (keys, owe) = part.slots.count(from, COUNTED_AT_ONCE, &part.algorithm, now);
+                let is_counted = |state: &A::State| is_counted(&part.algorithm, state);
+                let (keys, owe) = part.slots.count(from, COUNTED_AT_ONCE, is_counted);
                 seen += keys as u64;
                 owing += owe as u64;
             }

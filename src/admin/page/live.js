@@ -73,7 +73,7 @@ function showLimits() {
     limits.map(limit => {
       const counts = hour[limit.name] || {}, now = minutes[limit.name] || {};
       const full = limit.entries >= limit.max_keys * 0.9;
-      const keys = el('span', full ? {class: 'bad', text: `▲ ${number(limit.keys)} of ${number(limit.max_keys)}`} : {text: `${number(limit.keys)} of ${number(limit.max_keys)}`});
+      const keys = el('span', full ? {class: 'bad', text: `▲ ${number(limit.keys)} of ${number(limit.max_keys)}`} : {text: `${number(limit.keys)} of ${number(limit.max_keys)}` + (limit.banned ? `, ${number(limit.banned)} banned` : '')});
       const button = el('button', {type: 'button', class: 'link', text: open === limit.name ? 'close' : 'keys', 'aria-label': `keys of ${limit.name}`, onclick: () => { open = open === limit.name ? null : limit.name; pardoned = ''; showLimits(); showTop(); }});
       return {trouble: sum(counts.refused) > 0 || full || limit.overflowed > 0, cells: [el('b', {text: limit.name}), quota(limit) + (limit.scope === 'shared' ? ', shared' : ''), limit.mode, number(last(now.refused)),
         number(sum(counts.admitted)), number(sum(counts.refused)), number(sum(counts.shadow_refused)), spark(counts.refused || [], 'bad'), keys, button]};
@@ -85,6 +85,8 @@ async function showTop() {
   if (!open) return;
   const name = open;
   const [refused, requests] = await Promise.all(['refused', 'requests'].map(by => read(`limits/${encodeURIComponent(name)}/top?by=${by}&most=20`)));
+  const of = limits.find(limit => limit.name === name);
+  const bans = of && of.banned ? await read(`limits/${encodeURIComponent(name)}/bans`) : null;
   if (name !== open) return;
   const rows = top => top.keys.map(one => {
     const readable = one.key !== null && !one.key.includes('sha256:');
@@ -94,7 +96,17 @@ async function showTop() {
       el('td', {}, ...(readable ? [act('pardon', () => pardon(name, plain)), ...(at('rules').hidden ? [] : [act('rule', () => ruleFor(name, plain))])] : [])));
   });
   const list = (title, top) => el('div', {class: 'scroll'}, el('h3', {text: title}), top.keys.length ? el('table', {}, ...rows(top)) : el('p', {class: 'quiet', text: 'none'}));
-  place.replaceChildren(el('h3', {text: `Keys of ${name}, last hour`}), el('p', {id: 'pardon-said', role: 'status', text: pardoned}), el('div', {class: 'columns'}, list('most refused', refused), list('busiest', requests)));
+  place.replaceChildren(el('h3', {text: `Keys of ${name}, last hour`}), el('p', {id: 'pardon-said', role: 'status', text: pardoned}), el('div', {class: 'columns'}, list('most refused', refused), list('busiest', requests)), ...(bans ? [banned(name, bans)] : []));
+}
+function banned(limit, bans) {
+  const row = one => {
+    const readable = one.key !== null && !one.key.includes('sha256:');
+    const plain = readable ? one.key.split(',').map(part => part.slice(part.indexOf(':') + 1)).join(',') : null;
+    return el('tr', {}, el('td', {}, el('code', {text: one.key === null ? '(no key)' : one.key})), el('td', {text: `until ${one.until}, ${duration(one.banned_for)} left`}),
+      el('td', {}, readable ? el('button', {type: 'button', class: 'link', text: 'pardon', onclick: () => pardon(limit, plain)}) : null));
+  };
+  return el('div', {class: 'scroll'}, el('h3', {text: counted(bans.banned, 'banned key')}), el('table', {}, ...bans.keys.map(row)),
+    ...(bans.others ? [el('p', {class: 'quiet', text: `${counted(bans.others, 'other')}, not among the most refused keys`})] : []));
 }
 // It stays while the table is drawn again.
 function sayPardoned() {
