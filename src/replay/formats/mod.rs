@@ -32,6 +32,9 @@ pub use self::durations::{DurationField, Unit};
 pub use self::members::Members;
 pub use self::request::{Format, Request, TimeOf};
 
+/// The most wrappers around a line, and the line itself: docker's logs can be those of syslog, and so on.
+const MOST_WRAPPERS: u32 = 4;
+
 /// Why a line cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -78,7 +81,8 @@ impl LineParser {
     pub fn parse(&mut self, line: &[u8]) -> Result<Option<Request>, LineError> {
         // `from_utf8_lossy` is slower, and few lines need it.
         let text = std::str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed);
-        let Some(mut request) = self.any(text.trim_matches([' ', '\r', '\n']))? else { return Ok(None) };
+        let line = text.trim_matches([' ', '\r', '\n']);
+        let Some(mut request) = self.any(line, MOST_WRAPPERS)? else { return Ok(None) };
         let replaced = matches!(text, Cow::Owned(_));
         if replaced && request.parts.target.path_and_query().contains(char::REPLACEMENT_CHARACTER) {
             return bad("the request target is not UTF-8");
@@ -93,14 +97,16 @@ impl LineParser {
         Ok(Some(request))
     }
 
-    fn any(&mut self, line: &str) -> Result<Option<Request>, LineError> {
+    /// Parses a line, inside so many wrappers at most.
+    fn any(&mut self, line: &str, wrappers: u32) -> Result<Option<Request>, LineError> {
+        let Some(inside) = wrappers.checked_sub(1) else { return bad("too many logs inside each other") };
         if line.starts_with('#') {
             self.columns = clouds::columns(line).or(self.columns.take());
             return Ok(None);
         }
         if line.starts_with('{') {
             return match wrapped::docker(line) {
-                Some(inner) => self.any(inner.trim_end()),
+                Some(inner) => self.any(inner.trim_end(), inside),
                 None => json::parse(line, self.known.members.as_deref(), &mut self.last),
             };
         }
@@ -117,14 +123,14 @@ impl LineParser {
         let (first, second, third) = (word(), word(), word());
         if times::is_date(first) {
             return match (second, third) {
-                ("stdout" | "stderr", "F" | "P") => self.any(wrapped::of_cri(line)),
+                ("stdout" | "stderr", "F" | "P") => self.any(wrapped::of_cri(line), inside),
                 _ if texts::address(second).is_ok() => proxies::short(line).map(Some),
-                _ if third.ends_with(':') => self.any(wrapped::of_syslog(line)),
+                _ if third.ends_with(':') => self.any(wrapped::of_syslog(line), inside),
                 _ => clouds::classic(line).map(Some),
             };
         }
         if let Some(inner) = wrapped::syslog(line) {
-            return self.any(inner);
+            return self.any(inner, inside);
         }
         if matches!(first, "http" | "https" | "h2" | "grpcs" | "ws" | "wss") && times::is_date(second) {
             return clouds::application(line).map(Some);

@@ -53,3 +53,24 @@ pub(super) fn syslog(line: &str) -> Option<&str> {
     let (_, inner) = behind.split_once(": ")?;
     Some(inner.trim_start())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::LineParser;
+
+    #[test]
+    fn logs_inside_each_other_are_bounded() {
+        let inner = "192.0.2.1 - - [03/Jul/2024:12:00:00 +0200] \"GET / HTTP/1.1\" 200 5";
+        for wrapper in [
+            "2024-07-03T10:00:00.1Z stdout F ",
+            "<190>Jul  3 10:00:00 host nginx: ",
+            "2024-07-03T10:00:00Z host nginx: ",
+        ] {
+            let parse = |times: usize| {
+                LineParser::default().parse(format!("{}{inner}", wrapper.repeat(times)).as_bytes())
+            };
+            assert!(parse(1).unwrap().is_some() && parse(3).unwrap().is_some(), "{wrapper}");
+            assert!(parse(4).is_err() && parse(20_000).is_err(), "{wrapper}");
+        }
+    }
+}
