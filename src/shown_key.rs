@@ -1,5 +1,6 @@
 //! How keys are shown to operators: `ip:203.0.113.9`, `api_key:sha256:9f86d081884c7d65`. Secrets are replaced by digests.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use crate::file_watch::sha256;
@@ -11,7 +12,7 @@ use sluicegate_wire::number::hex;
 pub(crate) struct ShownKeys<'c> {
     config: &'c Config,
     /// The names of secret query parameters.
-    parameters: Vec<String>,
+    parameters: Cow<'c, [String]>,
     /// Whether secrets are shown too.
     secrets: bool,
 }
@@ -19,8 +20,8 @@ pub(crate) struct ShownKeys<'c> {
 impl<'c> ShownKeys<'c> {
     /// Shows keys without the secrets of this configuration.
     pub(crate) fn new(config: &'c Config) -> Self {
-        let of_log = config.access_log.as_ref().map(|log| log.redact.clone());
-        let parameters = of_log.unwrap_or_else(|| secret_parameters(&config.api_key));
+        let of_log = config.access_log.as_ref().map(|log| Cow::Borrowed(log.redact.as_slice()));
+        let parameters = of_log.unwrap_or_else(|| Cow::Owned(secret_parameters(&config.api_key)));
         Self { config, parameters, secrets: false }
     }
 

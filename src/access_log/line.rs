@@ -68,7 +68,7 @@ fn member(object: &mut Object<'_>, known: Known, config: &AccessLogConfig, recor
         Known::Scheme => object.text(name, record.scheme.as_bytes()),
         Known::Status => object.number(name, end.code.into()),
         Known::Duration => object.seconds(name, micros(end.took)),
-        Known::Complete => object.boolean(name, complete(record, end)),
+        Known::Complete => object.boolean(name, end.code != 499 && end.cut.is_none()),
         Known::Cut => object.optional(name, end.cut.map(|cut| cut.name().as_bytes())),
         Known::BytesIn => object.number(name, end.received),
         Known::BytesOut => object.number(name, end.sent),
@@ -229,11 +229,6 @@ fn redacted(query: &str, is_secret: impl Fn(&[u8]) -> bool) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
-}
-
-/// Whether the answer was sent completely.
-fn complete(record: &Record, end: &End<'_>) -> bool {
-    end.code != 499 && (end.complete || !record.has_answer_body())
 }
 
 fn protocol(version: Version) -> &'static str {

@@ -88,8 +88,6 @@ pub struct End<'a> {
     pub code: u16,
     /// Why the gateway refused it.
     pub reason: Option<RefusalReason>,
-    /// Whether its response was sent to the end.
-    pub complete: bool,
     /// Why its response ended before its end.
     pub cut: Option<CutReason>,
     /// Bytes of its body.
@@ -222,10 +220,5 @@ impl Record {
             _ if end.code >= 400 => Kind::Error,
             _ => Kind::Ok,
         }
-    }
-
-    /// Whether a response to the request can have a body.
-    pub(super) fn has_answer_body(&self) -> bool {
-        self.head.as_ref().is_none_or(|head| head.method != Method::HEAD)
     }
 }

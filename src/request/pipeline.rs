@@ -428,7 +428,7 @@ async fn evaluate_shared<'s>(
         return Disposition::Answered(refuse_limited(evaluated, view, context, parts));
     }
     view.observe(evaluated);
-    context.log_evaluation(evaluated, &view.snapshot);
+    context.log_evaluation(evaluated, &view.snapshot.config);
     Disposition::Answered(respond_unauthenticated(evaluated, holds, reject, (view, context), parts).await)
 }
 
@@ -446,7 +446,7 @@ fn finish<'s>(
         return Disposition::Answered(refuse_limited(evaluated, view, context, parts));
     }
     view.observe(evaluated);
-    context.log_evaluation(evaluated, &view.snapshot);
+    context.log_evaluation(evaluated, &view.snapshot.config);
     let rate_limit_headers = RateLimitHeaders::new(evaluated.results());
     context.hold(std::mem::take(&mut decision.holds));
     Disposition::Admitted(Admitted {
@@ -467,7 +467,7 @@ fn refuse_limited(
     parts: &RequestHead,
 ) -> LocalResponse {
     view.observe(evaluated);
-    context.log_evaluation(evaluated, &view.snapshot);
+    context.log_evaluation(evaluated, &view.snapshot.config);
     if evaluated.decision.unavailable {
         context.refused(RefusalReason::Store, None);
         return respond::unavailable(parts, context.id());

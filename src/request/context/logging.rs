@@ -12,6 +12,7 @@ use crate::shown_key::ShownKeys;
 use crate::snapshot::{Snapshot, Target};
 use crate::telemetry::span;
 use crate::trace::Trace;
+use sluicegate_config::Config;
 use sluicegate_wire::RequestHead;
 
 impl RequestContext {
@@ -79,7 +80,7 @@ impl RequestContext {
     }
 
     /// Logs the decision of the limits.
-    pub fn log_evaluation(&self, evaluated: Evaluated<'_, '_>, snapshot: &Snapshot) {
+    pub fn log_evaluation(&self, evaluated: Evaluated<'_, '_>, config: &Config) {
         let Evaluated { matched: Matched { selected, asks, .. }, decision, .. } = evaluated;
         self.note(|record| {
             let served = decision.admitted && !decision.unavailable;
@@ -91,8 +92,7 @@ impl RequestContext {
                 let verdict = &decision.verdicts[at];
                 record.limit = Some((selected[at].index, verdict.usage.remaining));
                 if record.wants_key {
-                    record.key =
-                        ShownKeys::for_operators(&snapshot.config).text(&asks[at].text).map(Into::into);
+                    record.key = ShownKeys::for_operators(config).text(&asks[at].text).map(Into::into);
                 }
                 record.retry_after = retry_after(verdict).filter(|_| !served);
             }
@@ -127,7 +127,6 @@ impl RequestContext {
             took: now.since(self.begun),
             code: self.code,
             reason: self.reason.get(),
-            complete: self.exchange.is_complete(),
             cut,
             received: self.exchange.received(),
             sent: self.exchange.sent(),
