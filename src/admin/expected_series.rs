@@ -20,7 +20,7 @@ pub(super) struct Expected<'s> {
 
 impl<'s> Expected<'s> {
     pub(super) fn of(snapshot: &'s Snapshot) -> Self {
-        let routes = snapshot.routes.iter().zip(&snapshot.config.routes);
+        let routes = snapshot.routes.iter().map(Arc::as_ref).zip(&snapshot.config.routes);
         let limits = snapshot.limits.iter();
         Self {
             snapshot,

@@ -259,7 +259,7 @@ impl Admin {
     fn regions(&self) -> Value {
         let snapshot = self.shared.snapshot.load_full();
         let Some(regions) = &snapshot.config.regions else { return Value::Null };
-        let limits = snapshot.config.limits.iter().filter_map(|limit| {
+        let limits = snapshot.limits.iter().map(|limit| &limit.config).filter_map(|limit| {
             let Division { rate, size } = limit.division?;
             Some((limit.name.clone(), json!({ "lent": limit.is_lent(), "rate": rate, "size": size })))
         });

@@ -113,10 +113,10 @@ fn key_tables(scrape: &mut Scrape, snapshot: &Snapshot, now: Time) {
 }
 
 fn regions(scrape: &mut Scrape, snapshot: &Snapshot, config: &RegionsConfig, is_lent: bool) {
-    let rows = snapshot.config.limits.iter().filter_map(|limit| {
-        let Division { rate, size } = limit.division?;
-        let part = if limit.is_lent() { rate } else { size };
-        Some((vec![limit.name.clone()], f64::from(part) / f64::from(WHOLE)))
+    let rows = snapshot.limits.iter().filter_map(|limit| {
+        let Division { rate, size } = limit.config.division?;
+        let part = if limit.config.is_lent() { rate } else { size };
+        Some((vec![limit.config.name.clone()], f64::from(part) / f64::from(WHOLE)))
     });
     scrape.gauges(&families::REGION_SHARE, rows.collect());
     if config.home.is_some() {

@@ -165,7 +165,8 @@ fn counted(config: &LoadedConfig) -> String {
     let words = if gateways == 1 { "1 gateway".to_owned() } else { format!("{gateways} gateways") };
     let mut text = format!("limits in the store, with {words} (store.redis.gateways):\n");
     for limit in shared {
-        let Counting { counted, why, lease, over_admission } = counting(&limit.in_region(), gateways);
+        let Counting { counted, why, lease, over_admission } =
+            counting(&limit.in_region(limit.division), gateways);
         let how = match (counted, why) {
             (Counted::Leased, _) => format!(
                 "leased: a gateway pays for up to {} tokens of a key in advance; all gateways together admit at most {} \

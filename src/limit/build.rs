@@ -9,11 +9,12 @@ use sluicegate_limiter::{Quota, Time};
 use super::{Bans, Counters, Limit, LimitParts};
 use crate::fair_shares::FairShares;
 use crate::keys::KeySecret;
-use sluicegate_config::{Config, LimitConfig, Mode};
+use crate::resources::LoadedConfig;
+use sluicegate_config::{LimitConfig, Mode};
 
 /// Builds the limits of a configuration that follows another.
 struct Builder<'a> {
-    config: &'a Config,
+    config: &'a LoadedConfig,
     secret: &'a KeySecret,
     orders: &'a AtomicU64,
     now: Time,
@@ -21,10 +22,12 @@ struct Builder<'a> {
 
 impl Limit {
     /// The limits of `config` that follow `before`. A limit that keeps its name, key, algorithm and scope keeps its
-    /// counters, rescaled to the new quota at `now`. `orders` numbers the counters of the process.
+    /// counters, rescaled to the new quota at `now`. `orders` numbers the counters of the process. `is_current` says
+    /// whether what a limit of `before` was made of has not changed, apart from the part of a region.
     pub fn all_of(
-        config: &Config,
+        config: &LoadedConfig,
         before: &[Arc<Self>],
+        is_current: impl Fn(&Self) -> bool,
         secret: &KeySecret,
         orders: &AtomicU64,
         now: Time,
@@ -35,7 +38,9 @@ impl Limit {
         let limits = config.limits.iter().enumerate();
         limits
             .map(|(index, limit)| {
-                builder.limit(&limit.in_region(), before.get(limit.name.as_str()).copied(), index)
+                let (old, division) = (before.get(limit.name.as_str()).copied(), config.division(index));
+                let unchanged = old.filter(|old| old.config.division == division && is_current(old));
+                unchanged.map_or_else(|| builder.limit(&limit.in_region(division), old, index), Arc::clone)
             })
             .collect()
     }

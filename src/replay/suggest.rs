@@ -1,6 +1,7 @@
 //! Suggested rates. Where the demand of the keys does not decide alone, each rate is replayed before it is suggested.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sluicegate_config::{Cost, LimitConfig};
 use sluicegate_limiter::{MAX_COUNT, Quota, Span, Time};
@@ -100,7 +101,7 @@ impl Search<'_, '_> {
     fn refused_with(&self, count: u64) -> usize {
         let decided = || {
             let mut config = self.replay.snapshot().config.clone();
-            let changed = config.config.limits.get_mut(self.limit)?;
+            let changed = Arc::make_mut(&mut config.config).limits.get_mut(self.limit)?;
             changed.quota = changed.with_rate(&rate(count, changed.quota.rate()?.period())).ok()?;
             let snapshot = SnapshotBuilder::default().build(config, None, None, Time::EPOCH);
             self.replay.recording.as_ref()?.refused_keys(&snapshot, self.limit)

@@ -9,7 +9,7 @@ mod source;
 mod tokens;
 mod upstream;
 
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,6 +23,7 @@ use crate::lists::AddressList;
 use crate::route::warn_of_unreachable;
 use crate::tls::{ListenerFiles, SystemRoots, UpstreamTls};
 use sluicegate_config::{Config, ConsumersConfig, Folder, LimitConfig, ListConfig, Parsed, Report, nearest};
+use sluicegate_limiter::Division;
 
 pub use self::source::{Source, admin_address, consumers_file};
 
@@ -30,9 +31,12 @@ pub use self::source::{Source, admin_address, consumers_file};
 #[derive(Clone, Debug)]
 pub struct LoadedConfig {
     /// What gateway.yaml says.
-    pub config: Config,
+    pub config: Arc<Config>,
     /// What the other files hold.
     pub resources: Resources,
+    /// The part of each limit that the gateway's region has now, in the order of [`Config::limits`]; empty where the parts
+    /// are those of the file.
+    pub divisions: Vec<Option<Division>>,
 }
 
 /// What the files of a configuration hold.
@@ -69,6 +73,11 @@ impl LoadedConfig {
         self.config.api_key.consumers.as_ref().zip(self.resources.consumers.as_deref())
     }
 
+    /// The part of a limit that the gateway's region has now, if there are several regions.
+    pub fn division(&self, limit: usize) -> Option<Division> {
+        self.divisions.get(limit).copied().unwrap_or(self.config.limits[limit].division)
+    }
+
     /// The lists of addresses with their content.
     pub fn all_lists(&self) -> impl Iterator<Item = (&ListConfig, &AddressList)> {
         self.config.lists.iter().zip(self.resources.lists.iter().map(|list| &**list))
@@ -81,12 +90,6 @@ impl Deref for LoadedConfig {
     #[inline]
     fn deref(&self) -> &Config {
         &self.config
-    }
-}
-
-impl DerefMut for LoadedConfig {
-    fn deref_mut(&mut self) -> &mut Config {
-        &mut self.config
     }
 }
 
@@ -103,7 +106,7 @@ fn parse_after(text: String, file: &str, folder: &Path, before: Option<&LoadedCo
     let config = parsed.and_then(|Parsed { config, matches }| {
         warn_of_unreachable(&matches, &mut report);
         let resources = load(&config, before, &mut report)?;
-        Some(LoadedConfig { config, resources })
+        Some(LoadedConfig { config: Arc::new(config), resources, divisions: Vec::new() })
     });
     report.sort();
     let config = config.filter(|_| report.errors.is_empty());

@@ -1,6 +1,7 @@
 //! Random routes and requests for tests.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use http::Method;
 use proptest::collection::vec;
@@ -20,7 +21,7 @@ pub(super) struct Request {
 }
 
 /// A configuration of these routes, which may use the upstreams `u0` to `u3`: each has a server in common with the next.
-pub(super) fn config(routes: &[String]) -> Config {
+pub(super) fn config(routes: &[String]) -> Arc<Config> {
     let mut text = "listen: [127.0.0.1:8080]\nlimits: {one: {key: ip, rate: 1/s}}\nupstreams:\n".to_owned();
     for n in 0..4 {
         text += &format!("  u{n}: {{servers: ['http://h{n}:80', 'http://h{}:80']}}\n", n + 1);

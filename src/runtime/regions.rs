@@ -62,7 +62,7 @@ impl Lending {
         let config = self.config.clone()?;
         let counted = process.metrics.totals().limits;
         let snapshot = process.snapshot.load();
-        let lent = snapshot.config.limits.iter().filter(|limit| limit.is_lent());
+        let lent = snapshot.limits.iter().map(|limit| &limit.config).filter(|limit| limit.is_lent());
         let asks = lent.map(|limit| {
             let of = |all: &BTreeMap<String, [u64; 3]>| all.get(&limit.name).copied().unwrap_or_default();
             let (now, before) = (of(&counted), of(&self.counted));
@@ -113,15 +113,12 @@ impl Supervisor {
 
     /// Gives the limits of a configuration the parts that the region may have now.
     pub(super) fn divide(&self, config: &mut LoadedConfig) {
-        let divisions = self.divisions(config);
-        for (limit, division) in config.limits.iter_mut().zip(divisions) {
-            limit.division = division;
-        }
+        config.divisions = self.divisions(config);
     }
 
     /// The parts that the region may have now, by limit.
     fn divisions(&self, config: &LoadedConfig) -> Vec<Option<Division>> {
-        let Some(regions) = &config.regions else { return vec![None; config.limits.len()] };
+        let Some(regions) = &config.regions else { return Vec::new() };
         let (lending, now) = (self.lending.borrow(), self.shared.clock.now());
         let known = lending.config.as_ref() == Some(regions);
         let of = |limit: &LimitConfig| {
@@ -136,10 +133,8 @@ impl Supervisor {
     pub(super) async fn follow_shares(&self) {
         let before = self.shared.snapshot.load_full();
         let divisions = self.divisions(&before.config);
-        if !divisions.iter().eq(before.config.limits.iter().map(|limit| &limit.division)) {
-            let mut config = before.config.clone();
-            self.divide(&mut config);
-            self.put_in_force(config, before.rules(), &before).await;
+        if divisions != before.config.divisions {
+            self.put_in_force(before.config.clone(), before.rules(), &before).await;
         }
     }
 }

@@ -216,11 +216,12 @@ impl Supervisor {
             store_kept = next.store.as_ref().map(Arc::as_ptr) == before.store.as_ref().map(Arc::as_ptr),
             "configuration in force"
         );
-        self.shared.metrics.retain(&names(&next.config));
-        self.shared
-            .tops
-            .retain(&next.limits.iter().map(|limit| limit.config.name.as_str()).collect::<Vec<_>>());
-        self.shared.metrics.show_consumers(next.config.metrics.by_consumer);
+        if !Arc::ptr_eq(&next.config.config, &before.config.config) {
+            let names = names(&next.config);
+            self.shared.metrics.retain(&names);
+            self.shared.tops.retain(&names.limits);
+            self.shared.metrics.show_consumers(next.config.metrics.by_consumer);
+        }
         self.shared.snapshot.store(Arc::new(next));
         self.shared.generation.store(generation, Ordering::Release);
         generation

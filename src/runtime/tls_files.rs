@@ -54,7 +54,7 @@ impl Supervisor {
         let before = self.shared.snapshot.load_full();
         let mut config = before.config.clone();
         let mut changed = false;
-        let LoadedConfig { config: described, resources } = &mut config;
+        let LoadedConfig { config: described, resources, .. } = &mut config;
         for (listener, files) in described.listeners.iter().zip(&mut resources.listeners) {
             if let Some((tls, files)) = listener.tls.as_ref().zip(files.as_mut()) {
                 changed |= read.put_into(tls, files, set);

@@ -6,7 +6,7 @@
 mod shared;
 mod summary;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -199,8 +199,8 @@ impl Tops {
     }
 
     /// Forgets all limits but these.
-    pub fn retain(&self, limits: &[&str]) {
-        self.state().limits.retain(|name, _| limits.contains(&name.as_str()));
+    pub fn retain(&self, limits: &HashSet<&str>) {
+        self.state().limits.retain(|name, _| limits.contains(name.as_str()));
     }
 
     /// Begins a new period if it is time.
@@ -268,7 +268,7 @@ mod tests {
         workers[1].count(key(9), &text(9), false);
         tops.advance(at.plus(Span::from_secs(3_900)));
         assert_eq!(counts(&tops, Rank::Requests), [(text(9), 1, 0)]);
-        tops.retain(&[]);
+        tops.retain(&HashSet::new());
         assert!(counts(&tops, Rank::Requests).is_empty());
     }
 
@@ -295,7 +295,7 @@ mod tests {
         tops.advance(Time::EPOCH.plus(PERIOD));
         assert_eq!((places(), tops.state().taken.load(Ordering::Relaxed)), (0, 0));
         drop(workers);
-        tops.retain(&[]);
+        tops.retain(&HashSet::new());
         assert_eq!(tops.state().taken.load(Ordering::Relaxed), 0);
     }
 

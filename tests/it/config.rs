@@ -129,7 +129,7 @@ fn a_good_file_has_no_report() {
 /// What is written in a URL and what is written beside it mean the same.
 #[test]
 fn a_store_is_read_as_written() {
-    let store = |name: &str| load(&folder("good").join(name)).config.unwrap().config.store.unwrap();
+    let store = |name: &str| load(&folder("good").join(name)).config.unwrap().config.store.clone().unwrap();
     let tcp = |host: &str, port| RedisAddress::Tcp { host: host.to_owned(), port };
 
     let beside = store("store.yaml");

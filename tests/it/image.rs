@@ -39,7 +39,7 @@ fn the_demo_of_the_image_is_reached_from_outside() {
         config.listeners.iter().map(|listener| listener.address.to_string()).collect();
     assert_eq!(addresses, [format!("0.0.0.0:{exposed}"), "127.0.0.1:8081".into()]);
     let help = program().args(["health", "--help"]).output().unwrap();
-    let asked = config.config.admin.unwrap().address.to_string();
+    let asked = config.config.admin.as_ref().unwrap().address.to_string();
     assert!(
         String::from_utf8_lossy(&help.stdout).contains(&format!("./gateway.yaml, or {asked}]")),
         "{asked}"

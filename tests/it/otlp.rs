@@ -38,10 +38,13 @@ fn messages(collector: &Upstream, signal: &str) -> Vec<Value> {
     seen.map(|seen| serde_json::from_slice(&seen.body).unwrap()).collect()
 }
 
+/// The spans that came, by the status of the answer: those of several workers come in any order.
 fn spans(collector: &Upstream) -> Vec<Value> {
     let all =
         |message: Value| message["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
-    messages(collector, "/v1/traces").into_iter().flat_map(all).collect()
+    let mut spans: Vec<Value> = messages(collector, "/v1/traces").into_iter().flat_map(all).collect();
+    spans.sort_by_key(|span| attributes(span)["http.response.status_code"].as_u64());
+    spans
 }
 
 /// The attributes of a span, a point or a resource by name.

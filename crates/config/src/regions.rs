@@ -82,15 +82,15 @@ impl LimitConfig {
         part.flatten().unwrap_or(quota)
     }
 
-    /// The limit with the numbers that the gateway's region enforces.
+    /// The limit with the numbers that the gateway's region enforces while it has this part.
     #[must_use]
-    pub fn in_region(&self) -> Self {
-        let mut limit = self.clone();
-        if self.division.is_some() && self.shared {
-            limit.quota = self.of_region(self.quota);
+    pub fn in_region(&self, division: Option<Division>) -> Self {
+        let mut limit = Self { division, ..self.clone() };
+        if division.is_some() && self.shared {
+            limit.quota = limit.of_region(self.quota);
             limit.plans =
-                self.plans.iter().map(|(name, quota)| (name.clone(), self.of_region(*quota))).collect();
-            limit.candidate = self.candidate.map(|quota| self.of_region(quota));
+                self.plans.iter().map(|(name, quota)| (name.clone(), limit.of_region(*quota))).collect();
+            limit.candidate = self.candidate.map(|quota| limit.of_region(quota));
         }
         limit
     }

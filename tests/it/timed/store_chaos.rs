@@ -23,9 +23,11 @@ const HOUR: Bucket = Bucket { capacity: 1_000.0, per_second: 1_000.0 / 3_600.0 }
 /// Seconds of faults, unless the environment sets another number.
 const SECONDS: u64 = 8;
 
-/// The highest ratio of admitted to allowed requests in the whole run. It is above 1 because gateways that have recovered
-/// from a fault ask the store while others still count locally, several times in the run.
-const MOST: f64 = 1.25;
+/// The highest ratio of admitted to allowed requests in any second, and in the whole run. It is above 1 because gateways that
+/// have recovered from a fault ask the store while others still count locally: how much later those recover depends on how
+/// busy the machine is, and in a run of a few seconds two faults that follow closely are much of the whole.
+const MOST_IN_A_SECOND: f64 = 1.25;
+const MOST: f64 = 1.5;
 /// The same for a key of 1000/h whose units are spent during the faults: up to one limit more.
 const MOST_OF_A_KEY: f64 = 2.0;
 
@@ -236,7 +238,7 @@ fn limits_hold_through_faults() {
     let errors = samples.iter().chain(hours.iter().flatten()).filter(|sample| sample.status >= 500).count();
     println!("{} requests of 200/s, {} admitted, {errors} answers of 5xx", samples.len(), seconds.count());
     println!("the slowest took {:?}, sent at {:?}", slowest.took, slowest.at);
-    let whole = seconds.ratio(SECOND);
+    let (whole, second) = (seconds.ratio(SECOND), seconds.ratio_of_stretch(SECOND, Duration::from_secs(1)));
     println!("200/s:  in the whole run at most {whole:.3} of what is allowed");
     for stretch in [1, 10, 60].map(Duration::from_secs).into_iter().filter(|stretch| *stretch < length) {
         println!("        in any {stretch:?} {:.3}", seconds.ratio_of_stretch(SECOND, stretch));
@@ -251,6 +253,7 @@ fn limits_hold_through_faults() {
     nobody_fails(&samples, &events);
     scene.fleet.up();
     scene.fleet.exactly(100, "/tight", "after");
+    assert!(second <= MOST_IN_A_SECOND, "200/s: {second:.3} of what is allowed was admitted in a second");
     assert!(whole <= MOST, "200/s: {whole:.3} of what is allowed was admitted");
     assert!(most_of_an_hour <= MOST_OF_A_KEY, "1000/h: {most_of_an_hour:.3} of what is allowed was admitted");
 }

@@ -1,11 +1,12 @@
 //! A configuration in force: everything that can be resolved once is resolved here, not per request.
 
+mod route;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderName, Method};
 use sluicegate_limiter::Time;
 use sluicegate_wire::h2::FloodLimits;
 use sluicegate_wire::headers::NameCase;
@@ -16,18 +17,19 @@ use crate::auth::introspection::Introspection;
 use crate::auth::jwt::Jwt;
 use crate::client_connection::ListenerState;
 use crate::keys::KeySecret;
-use crate::limit::{Limit, SelectedLimit, StoreState};
+use crate::limit::{Limit, StoreState};
 use crate::resources::LoadedConfig;
-use crate::respond::{Combination, RuledHeaders, StaticHeaders};
 use crate::route::{RouteQuery, RouteTable, preflight};
 use crate::rules::{RuledLimit, Rules};
 use crate::store_settings::settings;
 use crate::tls::UpstreamTls;
-use crate::upstream::{ForwardPolicy, Underscores, UpstreamState};
+use crate::upstream::{Underscores, UpstreamState};
 use sluicegate_config::{
-    Action, CorsConfig, Cost, DetailedCost, H2Config, HeaderChange, KeySpec, LimitConfig, Mode, Part,
-    RateSource, RedisConfig, Reference, Reject, RouteConfig, UpstreamConfig, UriTemplate, Variable,
+    CorsConfig, Cost, DetailedCost, H2Config, HeaderChange, KeySpec, Part, RedisConfig, RouteConfig,
+    UpstreamConfig,
 };
+
+pub use self::route::{Route, RouteLimit, Target};
 
 /// A configuration in force. Immutable; a reload makes another.
 pub struct Snapshot {
@@ -40,11 +42,11 @@ pub struct Snapshot {
     /// The state of each listener for new connections, in the order of the file.
     pub listener_states: Vec<Arc<ListenerState>>,
     /// Finds the index of a request's route.
-    pub table: RouteTable,
+    pub table: Arc<RouteTable>,
     /// The flood limits of HTTP/2 connections; a connection keeps the limits that it began with.
     pub flood_limits: Arc<FloodLimits>,
     /// The routes.
-    pub routes: Vec<Route>,
+    pub routes: Vec<Arc<Route>>,
     /// All limits, used or not, in the order of the file.
     pub limits: Vec<Arc<Limit>>,
     /// The secret that keys are hashed with, the same for the life of the process.
@@ -54,13 +56,13 @@ pub struct Snapshot {
     /// The shared state of the store.
     pub store: Option<Arc<StoreState>>,
     /// Headers on which routes, limits and credentials depend: a client cannot have them removed with `Connection`.
-    pub reserved: Vec<HeaderName>,
+    pub reserved: Arc<[HeaderName]>,
     /// Whether there is any CORS policy, of a route or at the top level.
     pub has_cors: bool,
     /// The case in which names of response headers are written over HTTP/1.1; `None` for lower case.
     pub header_case: Option<Arc<NameCase>>,
     /// Which request headers with underscores in their names may pass.
-    pub underscores: Underscores,
+    pub underscores: Arc<Underscores>,
     /// Verifies user tokens.
     pub jwt: Option<Arc<Jwt>>,
     /// Asks an issuer about tokens that are not verified here.
@@ -79,69 +81,6 @@ pub struct RulesInForce {
     pub limits: Vec<Arc<RuledLimit>>,
 }
 
-/// A route, with everything that can be computed before a request arrives.
-pub struct Route {
-    /// Its name.
-    pub name: String,
-    /// Its limits, without those that are off.
-    pub limits: Vec<RouteLimit>,
-    /// The action for admitted requests.
-    pub target: Target,
-    /// The rate limit headers that all responses share.
-    pub static_headers: StaticHeaders,
-    /// The same for each plan that a limit of the route has a variant for, by the name of the plan.
-    pub static_headers_by_plan: Vec<(String, StaticHeaders)>,
-    /// The configured response to refused requests, in place of the default.
-    pub reject: Option<Reject>,
-    /// How requests are forwarded.
-    pub forward: ForwardPolicy,
-    /// Whether anything needs to know the user.
-    pub wants_user: bool,
-    /// The rate limit headers for requests whose keys have rules.
-    ruled_headers: RuledHeaders,
-}
-
-/// A limit of a route.
-pub struct RouteLimit {
-    /// The limit.
-    pub limit: Arc<Limit>,
-    /// Its index in [`Snapshot::limits`].
-    pub index: usize,
-    /// What a request costs on this route, if that differs from others.
-    pub cost: Option<u64>,
-    /// Whether its key, quota and cost do not depend on the authenticated identity of the sender.
-    pub identity_independent: bool,
-}
-
-/// The action for admitted requests.
-pub enum Target {
-    /// It is forwarded.
-    Upstream {
-        /// An index into the configuration's upstreams.
-        index: usize,
-        /// Whether the path goes out as it came in.
-        original_path: bool,
-    },
-    /// The client is sent elsewhere.
-    Redirect {
-        /// The status.
-        status: StatusCode,
-        /// Where to.
-        to: UriTemplate,
-    },
-    /// It is answered by the gateway.
-    Answer {
-        /// The status.
-        status: StatusCode,
-        /// The body.
-        body: Bytes,
-        /// Its type.
-        content_type: HeaderValue,
-    },
-    /// The client is answered the state of its own limits, which spends nothing.
-    Usage,
-}
-
 /// What the process keeps from one configuration to the next.
 #[derive(Default)]
 pub struct SnapshotBuilder {
@@ -151,7 +90,8 @@ pub struct SnapshotBuilder {
 
 impl SnapshotBuilder {
     /// The snapshot of `config` that follows `before`. A limit that keeps its name, key, algorithm and
-    /// scope keeps its counters, rescaled to the new quota at `now`.
+    /// scope keeps its counters, rescaled to the new quota at `now`. If only other files than gateway.yaml have changed, or
+    /// the parts of a region, whatever does not depend on these is shared with `before`.
     pub fn build(
         &self,
         config: LoadedConfig,
@@ -159,8 +99,19 @@ impl SnapshotBuilder {
         before: Option<&Snapshot>,
         now: Time,
     ) -> Snapshot {
+        let same_file = before.filter(|before| Arc::ptr_eq(&before.config.config, &config.config));
+        let has_same_rules = before.is_some_and(|before| is_same(before.rules().as_ref(), rules.as_ref()));
+        let has_same_consumers = before.is_some_and(|before| {
+            is_same(before.config.resources.consumers.as_ref(), config.resources.consumers.as_ref())
+        });
+        // A limit keeps the variants that rules and consumers have made of it.
+        let is_current = |limit: &Limit| {
+            same_file.is_some()
+                && has_same_rules
+                && (has_same_consumers || limit.config.identity_rate.is_none())
+        };
         let standing = before.map_or(&[][..], |before| &before.limits);
-        let limits = Limit::all_of(&config, standing, &self.secret, &self.orders, now);
+        let limits = Limit::all_of(&config, standing, is_current, &self.secret, &self.orders, now);
         let same_store = |config: &RedisConfig| {
             before
                 .and_then(|before| before.store.as_ref())
@@ -204,12 +155,27 @@ impl SnapshotBuilder {
                 let shared = limits.iter().flat_map(Limit::all).filter(|limit| limit.config.shared);
                 store.track(shared.map(|limit| &limit.counted));
             });
-        let reserved = config.reserved_headers();
-        let names = Names::next(&config, before.map(|before| &before.names));
+        let reserved = kept(same_file, |before| &before.reserved, || config.reserved_headers().into());
+        let route = |(index, route): (usize, &RouteConfig)| {
+            let same = same_file.map(|before| &before.routes[index]);
+            let has_same_limits = |same: &&Arc<Route>| {
+                same.limits.iter().all(|of_route| Arc::ptr_eq(&of_route.limit, &limits[of_route.index]))
+            };
+            let new = || {
+                let by_user = config.hash_key(route).is_some_and(|key| key.parts().any(Part::is_of_user));
+                let known_keys = config.api_key.consumers.is_some();
+                Arc::new(Route::new(route, &limits, all_want || by_user, known_keys))
+            };
+            same.filter(has_same_limits).map_or_else(new, Arc::clone)
+        };
         Snapshot {
             has_cors: config.cors.is_some() || config.routes.iter().any(|route| route.cors.is_some()),
             header_case: NameCase::new(config.header_case.iter().map(String::as_str)).map(Arc::new),
-            underscores: Underscores::new(&config, &reserved),
+            underscores: kept(
+                same_file,
+                |before| &before.underscores,
+                || Arc::new(Underscores::new(&config, &reserved)),
+            ),
             upstreams: config.upstreams.iter().zip(&config.resources.upstreams).map(upstream).collect(),
             store,
             generation: before.map_or(1, |before| before.generation + 1),
@@ -219,21 +185,22 @@ impl SnapshotBuilder {
                 before.map(|before| &before.listener_states[..]),
             ),
             flood_limits: Arc::new(flood_limits(&config.h2)),
-            table: RouteTable::new(&config.routes, &config.upstreams),
-            routes: config
-                .routes
-                .iter()
-                .map(|route| {
-                    let by_user = config.hash_key(route).is_some_and(|key| key.parts().any(Part::is_of_user));
-                    Route::new(route, &limits, all_want || by_user, config.api_key.consumers.is_some())
-                })
-                .collect(),
+            table: kept(
+                same_file,
+                |before| &before.table,
+                || Arc::new(RouteTable::new(&config.routes, &config.upstreams)),
+            ),
+            routes: config.routes.iter().enumerate().map(route).collect(),
             limits,
             jwt,
             introspection,
             check,
             secret: self.secret.clone(),
-            names,
+            names: kept(
+                same_file,
+                |before| &before.names,
+                || Names::next(&config, before.map(|before| &before.names)),
+            ),
             reserved,
             rules: rules.map(|rules| RulesInForce {
                 limits: config
@@ -245,36 +212,6 @@ impl SnapshotBuilder {
             }),
             config,
         }
-    }
-}
-
-impl Route {
-    /// The rate limit headers that all responses to clients on this plan share.
-    pub fn static_headers_for(&self, plan: Option<&str>) -> &StaticHeaders {
-        let of_plan = plan.and_then(|plan| self.static_headers_by_plan.iter().find(|(name, _)| name == plan));
-        of_plan.map_or(&self.static_headers, |(_, headers)| headers)
-    }
-
-    /// The same for a request some of whose limits are variants that rules have made.
-    #[cold]
-    pub fn static_headers_for_rules(
-        &self,
-        plan: Option<&str>,
-        selected: &[SelectedLimit<'_>],
-    ) -> &StaticHeaders {
-        let without = self.static_headers_for(plan);
-        let ruled = |selected: &&SelectedLimit<'_>| selected.limit.counted.of_single_keys;
-        let mut combination: Combination =
-            selected.iter().filter(ruled).map(|selected| Arc::as_ptr(selected.limit) as usize).collect();
-        combination.push(std::ptr::from_ref(without) as usize);
-        let made = self.ruled_headers.get(&combination, || {
-            let limits = self.limits.iter().map(|of_route| {
-                let ruled = selected.iter().filter(ruled).find(|selected| selected.index == of_route.index);
-                ruled.map_or_else(|| of_route.limit.for_plan(plan), |selected| selected.limit)
-            });
-            StaticHeaders::new(without.families, limits)
-        });
-        made.unwrap_or(without)
     }
 }
 
@@ -358,64 +295,18 @@ impl Snapshot {
     }
 }
 
-impl Route {
-    fn new(config: &RouteConfig, limits: &[Arc<Limit>], wants_user: bool, known_keys: bool) -> Self {
-        let asked = config.limits.iter().filter(|limit| limits[limit.index].config.mode != Mode::Off);
-        let asked = asked.map(|&Reference { index, .. }| RouteLimit {
-            limit: Arc::clone(&limits[index]),
-            index,
-            cost: limits[index].config.cost.on_route(&config.name),
-            identity_independent: is_identity_independent(&limits[index].config, known_keys),
-        });
-        let limits: Vec<RouteLimit> = asked.collect();
-        let by_user = |limit: &LimitConfig| {
-            let plan = !limit.plans.is_empty() || !limit.exempt.plans.is_empty();
-            let rate =
-                limit.identity_rate.as_ref().is_some_and(|rate| matches!(rate.source, RateSource::Claim(_)));
-            let share = limit
-                .fair
-                .as_ref()
-                .is_some_and(|fair| !fair.weights.is_empty() || fair.by.parts().any(Part::is_of_user));
-            plan || rate || share || limit.key.parts().any(Part::is_of_user)
-        };
-        let wants_user = wants_user
-            || limits.iter().any(|l| by_user(&l.limit.config))
-            || config.variables().any(Variable::is_of_user);
-        let mut plans: Vec<&String> =
-            limits.iter().flat_map(|l| &l.limit.plans).map(|(name, _)| name).collect();
-        plans.sort();
-        plans.dedup();
-        let headers_for =
-            |plan| StaticHeaders::new(config.headers, limits.iter().map(|l| l.limit.for_plan(plan)));
-        let static_headers_by_plan =
-            plans.into_iter().map(|plan| (plan.clone(), headers_for(Some(plan)))).collect();
-        let static_headers = headers_for(None);
-        Self {
-            name: config.name.clone(),
-            target: Target::new(&config.action),
-            static_headers,
-            static_headers_by_plan,
-            limits,
-            reject: config.reject.clone(),
-            forward: ForwardPolicy {
-                max_body: config.max_body,
-                overrides: matches!(config.action, Action::Forward { overrides: true, .. }),
-            },
-            wants_user,
-            ruled_headers: RuledHeaders::default(),
-        }
-    }
+/// Whether both are one object, or neither is there.
+fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
 }
 
-/// Whether key, quota and cost of a limit do not depend on the authenticated identity of the sender. `known_keys`: API keys
-/// are checked against the known consumers.
-fn is_identity_independent(limit: &LimitConfig, known_keys: bool) -> bool {
-    let needs_proof =
-        |part: &Part| part.is_of_user() || *part == Part::Consumer || (known_keys && *part == Part::ApiKey);
-    let for_some = !limit.plans.is_empty() || !limit.exempt.plans.is_empty();
-    let named = limit.identity_rate.is_some() || limit.cost.is_checked() || limit.fair.is_some();
-    let waits = limit.penalty.is_some(); // a request above the limit is not refused
-    !for_some && !named && !waits && limit.exempt.consumers.is_empty() && !limit.key.parts().any(needs_proof)
+/// A part of a configuration: that of `before`, if it is given, or a new one.
+fn kept<T: ?Sized>(
+    before: Option<&Snapshot>,
+    part: impl Fn(&Snapshot) -> &Arc<T>,
+    new: impl FnOnce() -> Arc<T>,
+) -> Arc<T> {
+    before.map_or_else(new, |before| Arc::clone(part(before)))
 }
 
 /// The default limits with the floors that `config` sets.
@@ -439,23 +330,6 @@ fn flood_limits(config: &H2Config) -> FloodLimits {
         }
     }
     limits
-}
-
-impl Target {
-    fn new(action: &Action) -> Self {
-        match action {
-            Action::Forward { upstream, original_path, .. } => {
-                Self::Upstream { index: upstream.index, original_path: *original_path }
-            }
-            Action::Usage => Self::Usage,
-            Action::Redirect { status, to } => Self::Redirect { status: *status, to: to.clone() },
-            Action::Respond { status, body, content_type } => Self::Answer {
-                status: *status,
-                body: Bytes::from(body.clone()),
-                content_type: content_type.clone(),
-            },
-        }
-    }
 }
 
 #[cfg(test)]
@@ -486,5 +360,35 @@ mod tests {
             Arc::ptr_eq(&a.limits[0].counted.counters, &b.limits[0].counted.counters)
         };
         assert!(kept(&first, &same) && !kept(&same, &moved) && !kept(&moved, &back));
+    }
+
+    /// A changed list, and a changed part of a region, share with the snapshot before what does not depend on them.
+    #[test]
+    fn what_does_not_depend_on_a_change_is_shared() {
+        let text = "listen: [127.0.0.1:8080]\nstore: {redis: {url: redis://127.0.0.1}}\n\
+            regions: {name: eu, floors: {eu: 40%, us: 40%}, home: {redis: {url: redis://127.0.0.2}}}\n\
+            limits:\n  lent: {key: ip, rate: 100/s, scope: shared}\n  here: {key: ip, rate: 100/s, scope: local}\n\
+            routes:\n  - {match: {path: /lent}, respond: {status: 200}, limits: [lent]}\n  \
+            - {match: {path: /here}, respond: {status: 200}, limits: [here]}\n";
+        let loaded = parse(text.to_owned(), "gateway.yaml", Path::new(""));
+        let mut config = loaded.config.ok_or(loaded.rendered).unwrap();
+        let snapshots = SnapshotBuilder::default();
+        let now = Time::from_nanos(0);
+        let first = snapshots.build(config.clone(), None, None, now);
+        let same = snapshots.build(config.clone(), None, Some(&first), now);
+        config.divisions = vec![Some(config.regions.as_ref().unwrap().division(500_000)), None];
+        let lent = snapshots.build(config, None, Some(&same), now);
+        let shared = |a: &Snapshot, b: &Snapshot| {
+            assert!(Arc::ptr_eq(&a.table, &b.table) && Arc::ptr_eq(&a.names, &b.names));
+            [0, 1].map(|at| {
+                let shared = Arc::ptr_eq(&a.limits[at], &b.limits[at]);
+                assert_eq!(Arc::ptr_eq(&a.routes[at], &b.routes[at]), shared);
+                shared
+            })
+        };
+        assert_eq!(shared(&first, &same), [true, true]);
+        assert_eq!(shared(&same, &lent), [false, true]);
+        let rate = |snapshot: &Snapshot| snapshot.limits[0].config.quota.rate().unwrap().count();
+        assert_eq!([rate(&first), rate(&lent)], [40, 50]);
     }
 }
