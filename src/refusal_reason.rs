@@ -46,6 +46,8 @@ named_enum! {
         Overload = "overload",
         /// No server of the upstream gave a valid answer (502).
         Upstream = "upstream",
+        /// All servers of the upstream are drained or in maintenance (503).
+        UpstreamDrained = "upstream_drained",
         /// No server of the upstream could be reached, or answered, in time (504).
         UpstreamTimeout = "upstream_timeout",
         /// The route's own `respond` has a status of 400 or above.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::Admin;
 use super::actor::Asking;
 use crate::snapshot::Snapshot;
+use crate::upstream::AdminState;
 use sluicegate_config::LogFormat;
 
 /// The number of lines that are passed to the access log at once.
@@ -30,6 +31,32 @@ impl Admin {
                 count = 0;
             }
         }
+    }
+
+    /// Records that the administrative state of a server, of an upstream, was changed.
+    pub(super) fn audit_server_state(
+        &self,
+        by: &Asking,
+        (upstream, server): (&str, &str),
+        before: AdminState,
+        after: AdminState,
+    ) {
+        let Asking { actor, peer } = by;
+        let (before, after) = (before.name(), after.name());
+        tracing::info!(
+            "{actor} ({peer}) set server {server} of upstream {upstream} from {before} to {after}"
+        );
+        let line = json!({
+            "time": self.shared.clock.wall().to_string(),
+            "kind": "server_state",
+            "actor": actor,
+            "client": peer.to_string(),
+            "upstream": upstream,
+            "server": server,
+            "before": before,
+            "after": after,
+        });
+        self.record(&self.shared.snapshot.load(), std::iter::once(line));
     }
 
     /// Records that a key was pardoned. `key` is shown as the access log shows keys: a secret by its digest.

@@ -2,6 +2,7 @@
 
 mod actor;
 mod audit;
+mod body;
 mod config_dump;
 mod connections;
 mod expected_series;
@@ -14,6 +15,7 @@ mod page;
 mod query;
 mod rules;
 mod scrape;
+mod servers;
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -93,6 +95,9 @@ impl Admin {
             (_, ["status"]) if get => reply(&self.status()),
             (_, ["config"]) if get => reply(&config_dump::config(&self.shared.snapshot.load())),
             (_, [first, ..]) if first.starts_with("rules") => self.rules(request, peer).await,
+            (_, ["upstreams", upstream, "servers", server, "state"]) => {
+                self.server_state(request, upstream, server, peer).await
+            }
             (_, ["live"]) if get => self.live(request.uri().query()),
             (_, ["limits", limit, "top"]) if get => self.top(limit, request.uri().query()).await,
             (_, ["limits", limit, "bans"]) if get => self.bans(limit),

@@ -2,8 +2,13 @@
 
 use serde_json::{Value, json};
 
+use crate::upstream::AdminState;
+
 /// The answer of a gateway that asks a service for its rules.
 const ELSEWHERE: (&str, &str) = ("501", "The rules are read and changed elsewhere");
+
+/// The schema of the administrative state of a server.
+const SERVER_STATE: &str = "#/components/schemas/ServerState";
 
 /// The document.
 pub(super) fn document() -> Value {
@@ -17,7 +22,7 @@ pub(super) fn document() -> Value {
         "paths": paths(),
         "components": {
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
-            "schemas": { "Rule": rule(), "Rules": rules(), "Problem": problem() },
+            "schemas": { "Rule": rule(), "Rules": rules(), "ServerState": server_state(), "Problem": problem() },
         },
     })
 }
@@ -79,6 +84,29 @@ fn paths() -> Value {
                 ("404", "There is no such limit"),
                 ("503", "The store that counts the limit does not answer"),
             ])),
+        },
+        "/upstreams/{upstream}/servers/{server}/state": {
+            "parameters": [in_path("upstream"), in_path("server")],
+            "get": with(body("The administrative state of a server", SERVER_STATE), &[
+                ("404", "There is no such upstream or server"),
+            ]),
+            "put": secured(with(
+                json!({
+                    "requestBody": { "required": true, "content": { "application/json": { "schema": {
+                        "type": "object",
+                        "additionalProperties": false,
+                        "required": ["state"],
+                        "properties": { "state": server_states() },
+                    } } } },
+                    "responses": body("The state is in force", SERVER_STATE)["responses"],
+                }),
+                &[
+                    ("400", "The body cannot be read"),
+                    ("404", "There is no such upstream or server"),
+                    ("413", "The body is too large"),
+                    ("422", "There is no such state"),
+                ],
+            )),
         },
         "/reload": {
             "post": secured(with(object("The configuration is in force"), &[("422", "It has errors")])),
@@ -174,6 +202,26 @@ fn rules() -> Value {
                 "description": "Rules that cannot be read, if there are any, with the reason",
             },
         },
+    })
+}
+
+/// The administrative state of a server.
+fn server_state() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "upstream": { "type": "string" },
+            "server": { "type": "string", "description": "HOST:PORT as configured" },
+            "state": server_states(),
+            "in_flight": { "type": "integer", "description": "The requests in flight to the server" },
+        },
+    })
+}
+
+fn server_states() -> Value {
+    json!({
+        "enum": AdminState::NAMES,
+        "description": "drain: no new requests, health checks go on; maintenance: no health checks, too",
     })
 }
 

@@ -10,8 +10,15 @@ use crate::pages::DOM;
 
 /// The style and the scripts, which the page contains, so that it is one answer.
 const STYLE: &str = include_str!("page/style.css");
-const SCRIPTS: [&str; 4] =
-    [DOM, include_str!("page/view.js"), include_str!("page/live.js"), include_str!("page/forms.js")];
+const SCRIPTS: [&str; 7] = [
+    DOM,
+    include_str!("page/view.js"),
+    include_str!("page/table.js"),
+    include_str!("page/chart.js"),
+    include_str!("page/servers.js"),
+    include_str!("page/live.js"),
+    include_str!("page/forms.js"),
+];
 
 /// The page.
 pub(super) static PAGE: LazyLock<String> = LazyLock::new(|| {

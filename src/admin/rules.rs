@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use sluicegate_rules::{
@@ -20,6 +19,7 @@ use sluicegate_rules::{
 };
 
 use self::check::Fault;
+use super::body::body;
 use super::query::parameter;
 use super::{Admin, Answer, JSON, PROBLEM, answer, not_with_that_method, problem, problem_body, reply};
 use crate::rules::{self, NotWritten, Rules, Unreadable};
@@ -266,19 +266,6 @@ fn asked(request: &Request<Incoming>) -> Result<(bool, Precondition), Answer> {
     let precondition =
         precondition::of(request.headers()).map_err(|detail| problem(StatusCode::BAD_REQUEST, &detail))?;
     Ok((dry_run, precondition))
-}
-
-/// The body of a request as text.
-async fn body(request: Request<Incoming>, largest: usize) -> Result<String, Answer> {
-    let collected = Limited::new(request.into_body(), largest).collect().await;
-    let too_large = |_| {
-        problem(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            &format!("the body is incomplete, or larger than {largest} bytes"),
-        )
-    };
-    let bytes = collected.map_err(too_large)?.to_bytes();
-    String::from_utf8(bytes.to_vec()).map_err(|_| problem(StatusCode::BAD_REQUEST, "the body is not UTF-8"))
 }
 
 /// Runs what reads the store on another thread.

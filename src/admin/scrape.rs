@@ -141,6 +141,7 @@ fn upstreams(scrape: &mut Scrape, snapshot: &Snapshot, now: u64, time: Time) {
             .collect()
     }
     scrape.gauges(&families::UPSTREAM_HEALTHY, of(&servers, |one| f64::from(u8::from(one.is_up()))));
+    scrape.gauges(&families::SERVER_READY, of(&servers, |one| f64::from(u8::from(one.is_ready()))));
     scrape.counters(&families::SERVER_REQUESTS, of(&servers, |one| one.requests));
     scrape.counters(&families::SERVER_FAILURES, of(&servers, |one| one.failed));
     overload(scrape, snapshot);

@@ -143,7 +143,9 @@ families! {
     UPSTREAM_DURATION = "sluicegate_upstream_duration_seconds", HISTOGRAM, [UPSTREAM],
         "Time from sending a request to an upstream to the head of its answer.";
     UPSTREAM_HEALTHY = "sluicegate_upstream_healthy", GAUGE, [UPSTREAM, of("server", "the server's address")],
-        "Whether a server is up (1), or down, ejected or without an address (0). The last server gets requests even if it is down.";
+        "Whether a server is up (1), or down, ejected, without an address, drained or in maintenance (0). The last server gets requests even if it is down.";
+    SERVER_READY = "sluicegate_upstream_server_ready", GAUGE, [UPSTREAM, of("server", "the server's address")],
+        "Whether a server is ready (1), or an operator has drained it or put it into maintenance (0).";
     SERVER_REQUESTS = "sluicegate_upstream_server_requests_total", COUNTER, [UPSTREAM, of("server", "the server's address")],
         "Requests that were sent to a server, including repeated ones.";
     SERVER_FAILURES = "sluicegate_upstream_server_failures_total", COUNTER, [UPSTREAM, of("server", "the server's address")],

@@ -125,6 +125,8 @@ named_enum! {
         ClientFailed = "client_failed",
         /// All servers had their maximum number of requests.
         Busy = "busy",
+        /// All servers were drained or in maintenance.
+        Drained = "drained",
         /// The client left before there was an answer.
         ClientLeft = "client_left",
     }

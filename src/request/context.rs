@@ -257,6 +257,7 @@ impl RequestContext {
     pub fn fail(&self, error: &ForwardError) -> LocalResponse {
         let local = match error {
             ForwardError::Busy => LocalError::UpstreamBusy,
+            ForwardError::Drained => LocalError::UpstreamDrained,
             ForwardError::NoServer
             | ForwardError::Connect(_)
             | ForwardError::Handshake(_)

@@ -64,6 +64,8 @@ pub enum LocalError {
     UpstreamFailed,
     /// 503: the upstream is at its connection limit.
     UpstreamBusy,
+    /// 503: all servers of the upstream are drained or in maintenance.
+    UpstreamDrained,
     /// 503: the upstream is at its limit; the client may try again after so many seconds.
     UpstreamOverloaded(u8),
     /// 503: the gateway has too much to do; the client may try again after so many seconds.
@@ -108,6 +110,7 @@ impl LocalError {
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::UpstreamFailed => StatusCode::BAD_GATEWAY,
             Self::UpstreamBusy
+            | Self::UpstreamDrained
             | Self::UpstreamOverloaded(_)
             | Self::GatewayOverloaded(_)
             | Self::AuthAway => StatusCode::SERVICE_UNAVAILABLE,
@@ -136,6 +139,7 @@ impl LocalError {
             Self::Misdirected => RefusalReason::Misdirected,
             Self::UpstreamFailed => RefusalReason::Upstream,
             Self::UpstreamBusy | Self::UpstreamOverloaded(_) => RefusalReason::Shed,
+            Self::UpstreamDrained => RefusalReason::UpstreamDrained,
             Self::GatewayOverloaded(_) => RefusalReason::Overload,
             Self::UpstreamSlow => RefusalReason::UpstreamTimeout,
         }
@@ -168,6 +172,7 @@ impl LocalError {
             }
             Self::UpstreamFailed => "the server behind the gateway sent no valid response",
             Self::UpstreamBusy => "the servers behind the gateway are busy; try again in 1 second",
+            Self::UpstreamDrained => "the servers behind the gateway are out of service; try again later",
             Self::UpstreamOverloaded(_) => "the servers behind the gateway are overloaded; try again later",
             Self::GatewayOverloaded(_) => "the gateway is overloaded; try again later",
             Self::UpstreamSlow => "the server behind the gateway did not respond in time",

@@ -1,9 +1,10 @@
 //! The state of an endpoint that all threads share: health, ejection, and requests in flight.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::admin_state::AdminState;
 use super::balance::mix;
 use super::log_throttle::LogThrottle;
 use super::server_address::ServerAddress;
@@ -12,6 +13,13 @@ use sluicegate_config::EjectionConfig;
 /// How long connections to a server that sent unsolicited bytes are not reused, in milliseconds.
 const UNSOLICITED_PENALTY: u64 = 60_000;
 
+/// Bits of `closed`: the health checks fail.
+const UNHEALTHY: u8 = 1;
+/// An operator has drained the server.
+const DRAIN: u8 = 1 << 1;
+/// An operator has put the server into maintenance.
+const MAINTENANCE: u8 = 1 << 2;
+
 /// The shared state of an endpoint.
 pub(super) struct EndpointState {
     /// The server's HOST:PORT as configured.
@@ -19,8 +27,9 @@ pub(super) struct EndpointState {
     pub(super) address: ServerAddress,
     /// A hash of authority and address, the same on every gateway.
     pub(super) identity: u64,
-    /// The result of the health checks.
-    is_healthy: AtomicBool,
+    /// Why it gets no requests, apart from an ejection: bits for the health checks and the administrative state. One value,
+    /// so that a request reads them together.
+    closed: AtomicU8,
     /// Consecutive failures.
     failures: AtomicU32,
     /// The end of the last ejection in milliseconds; 0 if there was none.
@@ -84,14 +93,14 @@ impl WorkerCounts {
 }
 
 impl EndpointState {
-    /// A healthy endpoint.
+    /// A healthy endpoint of a server that is ready.
     pub(super) fn new(authority: &str, address: ServerAddress) -> Self {
         let bytes = authority.bytes().chain([0]).chain(address.to_string().into_bytes());
         Self {
             authority: authority.to_owned(),
             address,
             identity: mix(bytes.fold(0, |hash, byte| mix(hash ^ u64::from(byte)))),
-            is_healthy: AtomicBool::new(true),
+            closed: AtomicU8::new(0),
             failures: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
             ejections: AtomicU32::new(0),
@@ -131,12 +140,41 @@ impl EndpointState {
 
     /// Whether requests are sent there. `now` is the gateway's clock in milliseconds, here and below.
     pub(super) fn is_available(&self, now: u64) -> bool {
-        self.is_healthy.load(Ordering::Relaxed) && !self.is_ejected(now)
+        self.closed.load(Ordering::Relaxed) == 0 && !self.is_ejected(now)
+    }
+
+    /// Whether its server is ready: neither drained nor in maintenance.
+    pub(super) fn is_ready(&self) -> bool {
+        self.closed.load(Ordering::Relaxed) & (DRAIN | MAINTENANCE) == 0
+    }
+
+    /// The administrative state of its server.
+    pub(super) fn admin_state(&self) -> AdminState {
+        match self.closed.load(Ordering::Relaxed) {
+            bits if bits & MAINTENANCE != 0 => AdminState::Maintenance,
+            bits if bits & DRAIN != 0 => AdminState::Drain,
+            _ => AdminState::Ready,
+        }
+    }
+
+    /// Sets the administrative state of its server. A server that becomes ready again may have been repaired: its failures and
+    /// its ejection are forgotten.
+    pub(super) fn set_admin_state(&self, state: AdminState) {
+        let bits = match state {
+            AdminState::Ready => 0,
+            AdminState::Drain => DRAIN,
+            AdminState::Maintenance => MAINTENANCE,
+        };
+        if state == AdminState::Ready && !self.is_ready() {
+            self.reset_failures();
+        }
+        let next = |closed| Some(closed & UNHEALTHY | bits);
+        let _ = self.closed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next); // it never fails
     }
 
     /// Whether the health checks succeed.
     pub(super) fn is_healthy(&self) -> bool {
-        self.is_healthy.load(Ordering::Relaxed)
+        self.closed.load(Ordering::Relaxed) & UNHEALTHY == 0
     }
 
     /// Whether it is ejected.
@@ -146,7 +184,11 @@ impl EndpointState {
 
     /// Sets the result of the health checks. Returns whether it has changed.
     pub(super) fn set_healthy(&self, is_healthy: bool) -> bool {
-        self.is_healthy.swap(is_healthy, Ordering::Relaxed) != is_healthy
+        let before = match is_healthy {
+            true => self.closed.fetch_and(!UNHEALTHY, Ordering::Relaxed),
+            false => self.closed.fetch_or(UNHEALTHY, Ordering::Relaxed),
+        };
+        (before & UNHEALTHY == 0) != is_healthy
     }
 
     /// Keeps the last health check for operators.

@@ -72,7 +72,7 @@ enum Choice {
     Permit(Permit),
     /// All endpoints are at `max_connections`.
     Full,
-    /// There is no endpoint that was not tried.
+    /// There is no endpoint that is ready and was not tried.
     None,
 }
 
@@ -143,7 +143,7 @@ impl Upstream {
         let now = || exchange.connection().worker.deadlines.now();
         match self.choose(affinity, tried, now()) {
             Choice::Permit(permit) => return Ok(permit),
-            Choice::None => return Err(ForwardError::NoServer),
+            Choice::None => return Err(self.none_left(tried)),
             Choice::Full => {}
         }
         let persistent = self.state.persistent();
@@ -158,7 +158,7 @@ impl Upstream {
                     Choice::Permit(permit) => return Ok(permit),
                     Choice::None => {
                         persistent.freed(); // another request may use what this one cannot
-                        return Err(ForwardError::NoServer);
+                        return Err(self.none_left(tried));
                     }
                     // Nobody notifies when an ejection ends, a server becomes healthy, or a reload raises the limit.
                     Choice::Full => _ = tokio::time::timeout(RECHECK, freed).await,
@@ -210,6 +210,15 @@ impl Upstream {
         }
     }
 
+    /// Why there is no endpoint for a request that has `tried` these.
+    #[cold]
+    fn none_left(&self, tried: &[Rc<Endpoint>]) -> ForwardError {
+        match tried.is_empty() && !self.set.borrow().endpoints.is_empty() {
+            true => ForwardError::Drained,
+            false => ForwardError::NoServer,
+        }
+    }
+
     /// Records the result of a request for logs and health.
     pub(super) fn note(&self, endpoint: &EndpointState, result: &Result<Response, ForwardError>, now: u64) {
         let statuses =
@@ -250,8 +259,8 @@ impl EndpointSet {
         Self { version, candidates, endpoints }
     }
 
-    /// The endpoints that a request may use: the healthy ones, or all if none is healthy (panic mode). The flag is set in
-    /// panic mode.
+    /// The endpoints that a request may use: the available ones, or all that are ready if none is available (panic mode). The
+    /// flag is set in panic mode.
     fn eligible(&self, tried: &[Rc<Endpoint>], now: u64) -> (SmallVec<[usize; 16]>, bool) {
         let is_new =
             |index: &usize| !tried.iter().any(|endpoint| Rc::ptr_eq(endpoint, &self.endpoints[*index]));
@@ -261,7 +270,10 @@ impl EndpointSet {
         match available.is_empty() {
             false if tried.is_empty() => (available, false),
             false => (available.into_iter().filter(is_new).collect(), false),
-            true => ((0..self.endpoints.len()).filter(is_new).collect(), true),
+            true => {
+                let ready = (0..self.endpoints.len()).filter(|index| self.endpoints[*index].state.is_ready());
+                (ready.filter(is_new).collect(), true)
+            }
         }
     }
 }

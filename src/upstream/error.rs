@@ -8,6 +8,9 @@ pub enum ForwardError {
     /// No endpoint is left: no name was resolved, or all endpoints were tried.
     #[error("no server")]
     NoServer,
+    /// All servers are drained or in maintenance.
+    #[error("all servers are drained or in maintenance")]
+    Drained,
     /// All endpoints are at `max_connections`, and the queue is full or the wait was too long.
     #[error("all servers are at their connection limit")]
     Busy,
@@ -47,6 +50,7 @@ impl ForwardError {
     pub(super) fn outcome(&self) -> UpstreamOutcome {
         match self {
             Self::Busy => UpstreamOutcome::Busy,
+            Self::Drained => UpstreamOutcome::Drained,
             Self::NoServer | Self::Connect(_) | Self::Handshake(_) => UpstreamOutcome::ConnectFailed,
             Self::ConnectTimeout => UpstreamOutcome::ConnectTimeout,
             Self::Unanswered(_) | Self::Broken(_) => UpstreamOutcome::Broken,
@@ -82,6 +86,7 @@ impl ForwardError {
             | Self::Broken(_)
             | Self::ResponseTimeout => true,
             Self::NoServer
+            | Self::Drained
             | Self::Busy
             | Self::TooLarge
             | Self::Unwritable

@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use http::header;
 use tokio::task::AbortHandle;
 
+use super::admin_state::AdminState;
 use super::connect::connector;
 use super::endpoint_state::{EndpointState, HealthCheck};
 use super::error::error_chain;
@@ -106,6 +107,11 @@ impl UpstreamState {
         let mut in_a_row = 0;
         tokio::time::sleep(random_part(config.every)).await; // not all at the same time
         loop {
+            if endpoint.admin_state() == AdminState::Maintenance {
+                in_a_row = 0;
+                tokio::time::sleep(jittered(config.every)).await;
+                continue;
+            }
             let begun = clock.uptime();
             let check = check(&server, config, &request, &preamble, self.header_case.as_ref());
             let probe = tokio::time::timeout(config.timeout, check).await;

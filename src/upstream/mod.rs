@@ -4,12 +4,14 @@
 //! - [`Exchange`]: one request and its response in progress, with deadlines, counted bytes and log record
 //! - `endpoints`: the endpoints as one worker sees them, and permits to use one; `balance` chooses
 //! - `upstream_state`, `endpoint_state`: what all workers share; `health` probes and resolves names
+//! - `admin_state`: servers that an operator has drained or put into maintenance
 //! - `server_address`: a TCP address or a Unix socket; `connect` opens connections
 //! - `server`, `pool`, `h1_connection`: HTTP/1.1 connections; `h2_pool`, `h2_client`: HTTP/2
 //! - `overload`: how many requests the upstream may have in flight, and who waits
 //! - `upload`, `request_writer`, `body`: bodies in both directions; `tunnel`: upgraded connections
 //! - `headers`, `forwarded_headers`, `underscores`: which headers pass
 
+mod admin_state;
 mod balance;
 mod body;
 mod connect;
@@ -39,6 +41,7 @@ mod underscores;
 mod upload;
 mod upstream_state;
 
+pub use admin_state::{AdminState, ServerAdmin};
 pub use body::{Body, BodyError, Response};
 pub use endpoint_state::HealthCheck;
 pub use endpoints::Upstream;

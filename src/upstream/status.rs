@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::admin_state::AdminState;
 use super::endpoint_state::{EndpointState, HealthCheck};
 use super::server_address::ServerAddress;
 use super::upstream_state::UpstreamState;
@@ -18,6 +19,10 @@ named_enum! {
         Ejected = "ejected",
         /// Its name has no address.
         Unresolved = "unresolved",
+        /// An operator has drained it: it gets no new requests.
+        Drain = "drain",
+        /// An operator has put it into maintenance: it gets neither new requests nor health checks.
+        Maintenance = "maintenance",
     }
 }
 
@@ -27,7 +32,7 @@ pub struct ServerStatus {
     pub server: String,
     /// Its weight as configured.
     pub weight: u32,
-    /// Up if one of its addresses is.
+    /// Drain or maintenance if an operator has said so; otherwise up if one of its addresses is.
     pub state: ServerState,
     /// Whether it gets requests. A server that is down does if no other is available: the last one is never left out.
     pub in_use: bool,
@@ -62,6 +67,11 @@ pub struct AddressStatus {
 }
 
 impl ServerStatus {
+    /// Whether no operator has taken it out of service.
+    pub fn is_ready(&self) -> bool {
+        !matches!(self.state, ServerState::Drain | ServerState::Maintenance)
+    }
+
     /// Whether it is up.
     pub fn is_up(&self) -> bool {
         self.state == ServerState::Up
@@ -82,14 +92,26 @@ impl UpstreamState {
             ServerStatus {
                 server: config.authority.clone(),
                 weight: config.weight,
-                state: together(&addresses),
-                in_use: resolved.endpoints.iter().any(|endpoint| all_are_used || endpoint.is_available(now)),
+                state: administrative(resolved.admin.get()).unwrap_or_else(|| together(&addresses)),
+                in_use: resolved
+                    .endpoints
+                    .iter()
+                    .any(|endpoint| endpoint.is_available(now) || (all_are_used && endpoint.is_ready())),
                 addresses,
                 requests,
                 failed,
             }
         });
         servers.collect()
+    }
+}
+
+/// The state that an operator has set; `None` if the server is ready.
+fn administrative(state: AdminState) -> Option<ServerState> {
+    match state {
+        AdminState::Ready => None,
+        AdminState::Drain => Some(ServerState::Drain),
+        AdminState::Maintenance => Some(ServerState::Maintenance),
     }
 }
 
@@ -104,11 +126,11 @@ fn address(endpoint: &Arc<EndpointState>, now: u64) -> AddressStatus {
     let failure = endpoint.failure_log.failure();
     let checks = endpoint.checks();
     let answers = endpoint.is_healthy() && !failure.as_ref().is_some_and(|failure| failure.is_down);
-    let state = match () {
+    let state = administrative(endpoint.admin_state()).unwrap_or(match () {
         () if endpoint.is_ejected(now) => ServerState::Ejected,
         () if answers => ServerState::Up,
         () => ServerState::Down,
-    };
+    });
     let since = failure.as_ref().map(|failure| failure.since).into_iter().chain(checks.failing_since).min();
     let failed_check = checks.last.as_ref().and_then(|check| check.failure.as_ref());
     let failed_check = failed_check.map(|why| format!("health check failed: {why}"));

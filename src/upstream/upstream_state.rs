@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use sluicegate_limiter::Time;
 use tokio::sync::Notify;
 
+use super::admin_state::AdminCell;
 use super::endpoint_state::EndpointState;
 use super::error::ForwardError;
 use super::overload::Overload;
@@ -49,6 +50,8 @@ pub(super) struct Resolved {
     pub(super) endpoints: Vec<Arc<EndpointState>>,
     /// Endpoints that its name no longer has while requests to them may be in flight.
     leaving: Vec<Arc<EndpointState>>,
+    /// The administrative state of the server, for addresses that it gets later. A reload shares it.
+    pub(super) admin: Arc<AdminCell>,
     /// The requests to endpoints that have left, and those that failed.
     left: [u64; 2],
 }
@@ -129,7 +132,7 @@ impl UpstreamState {
         if let (Some(before), None) = (before.and_then(|before| before.overload.as_ref()), &state.overload) {
             before.lift(now);
         }
-        state.persistent.freed.notify_waiters(); // the limit may be higher
+        state.persistent.endpoints_changed(); // the limit may be higher
         Arc::new(state)
     }
 
@@ -159,15 +162,18 @@ impl UpstreamState {
         }
         tracing::info!("{}: {authority} is at {shown}", self.config.name);
         let old = std::mem::take(&mut resolved[at].endpoints);
+        let admin = resolved[at].admin.get();
         let endpoint = |address: ServerAddress| {
             let same = old.iter().find(|endpoint| endpoint.address == address);
-            same.map_or_else(|| Arc::new(EndpointState::new(authority, address)), Arc::clone)
+            let endpoint = same.map_or_else(|| Arc::new(EndpointState::new(authority, address)), Arc::clone);
+            endpoint.set_admin_state(admin);
+            endpoint
         };
         resolved[at].endpoints = addresses.into_iter().map(endpoint).collect();
         resolved[at].leave(old);
         self.endpoints.store(Arc::new(weighted(&self.config, &resolved)));
         self.version.fetch_add(1, Ordering::Release);
-        self.persistent.freed.notify_waiters();
+        self.persistent.endpoints_changed();
     }
 
     /// All endpoints with their weights.
@@ -183,15 +189,16 @@ impl UpstreamState {
     /// Records a failure of an endpoint, which may eject it. `now` is the gateway's clock in milliseconds.
     pub(super) fn failed(&self, endpoint: &EndpointState, now: u64) {
         let Some(config) = &self.config.ejection else { return };
-        if endpoint.add_failure() < config.failures || endpoint.is_ejected(now) {
+        if endpoint.add_failure() < config.failures || endpoint.is_ejected(now) || !endpoint.is_ready() {
             return;
         }
         // One at a time, so that concurrent failures do not eject more endpoints than allowed.
         let _lock = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
         let endpoints = self.endpoints.load();
-        let ejected = endpoints.iter().filter(|(endpoint, _)| endpoint.is_ejected(now)).count();
-        let max =
-            (endpoints.len() * usize::from(config.share) / 100).max(1).min(endpoints.len().saturating_sub(1));
+        let ready = || endpoints.iter().filter(|(endpoint, _)| endpoint.is_ready());
+        let ejected = ready().filter(|(endpoint, _)| endpoint.is_ejected(now)).count();
+        let count = ready().count();
+        let max = (count * usize::from(config.share) / 100).max(1).min(count.saturating_sub(1));
         if endpoint.is_ejected(now) || ejected >= max {
             return;
         }
@@ -245,6 +252,11 @@ impl UpstreamState {
 }
 
 impl Resolved {
+    /// All endpoints to which requests may be in flight.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<EndpointState>> {
+        self.endpoints.iter().chain(&self.leaving)
+    }
+
     /// Keeps the counts of the endpoints of `before` that are not used any more.
     fn leave(&mut self, before: Vec<Arc<EndpointState>>) {
         let stays =
@@ -258,7 +270,7 @@ impl Resolved {
 
     /// The requests to the server, and those that failed because of it.
     pub(super) fn counts(&self) -> [u64; 2] {
-        self.endpoints.iter().chain(&self.leaving).fold(self.left, |sum, endpoint| add(sum, endpoint))
+        self.all().fold(self.left, |sum, endpoint| add(sum, endpoint))
     }
 }
 
@@ -279,6 +291,11 @@ fn weighted(config: &UpstreamConfig, resolved: &[Resolved]) -> WeightedEndpoints
 }
 
 impl PersistentState {
+    /// Notifies all waiting requests that other endpoints may be available.
+    pub(super) fn endpoints_changed(&self) {
+        self.freed.notify_waiters();
+    }
+
     /// Counts a connection on which a server sent unsolicited bytes.
     pub(super) fn unsolicited(&self) {
         self.unsolicited.fetch_add(1, Ordering::Relaxed);

@@ -125,6 +125,27 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
+    /// Moves the pointer to the middle of an element, with this share of its width from the left.
+    pub fn point_at(&mut self, selector: &str, share: f64) {
+        let place = format!(
+            "(() => {{ const node = document.querySelector('{selector}'); node.scrollIntoView({{block: 'center'}}); \
+             const box = node.getBoundingClientRect(); return [box.left + box.width * {share}, box.top + box.height / 2].join(); }})()"
+        );
+        let place = self.value(&place);
+        let (x, y) = place.as_str().unwrap().split_once(',').unwrap();
+        let at =
+            json!({ "type": "mouseMoved", "x": x.parse::<f64>().unwrap(), "y": y.parse::<f64>().unwrap() });
+        self.call("Input.dispatchMouseEvent", at);
+    }
+
+    /// Presses and releases a key, with the text that it writes.
+    pub fn press(&mut self, key: &str, text: &str) {
+        for kind in ["keyDown", "keyUp"] {
+            let event = json!({ "type": kind, "key": key, "code": key, "text": if kind == "keyDown" { text } else { "" } });
+            self.call("Input.dispatchKeyEvent", event);
+        }
+    }
+
     /// Waits until an expression on the page is true.
     pub fn wait_for(&mut self, expression: &str) {
         // Until the page is loaded, what the expression names may not exist.

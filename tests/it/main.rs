@@ -101,6 +101,7 @@ mod rules_forms;
 mod rules_kinds;
 mod rules_redis;
 mod rules_url;
+mod server_states;
 mod servers;
 mod shaping;
 mod streaming;

@@ -4,8 +4,11 @@ use serde_json::{Value, json};
 
 use crate::harness::{Client, Gateway, TOKEN};
 
-const RULES: &str = "rules: {file: rules.db, wait: 1s}\nlimits: {per-key: {key: api_key, rate: 5/366d, ban: 1h}}\nroutes: [{name: api, \
+const RULES: &str = "rules: {file: rules.db, wait: 1s}\nlimits: {per-key: {key: api_key, rate: 5/366d, ban: 1h}}\nupstreams: {up: {servers: ['http://127.0.0.1:9']}}\nroutes: [{name: api, \
                      respond: {status: 200}, limits: [per-key]}]\n";
+
+/// The path of the administrative state of a server.
+const SERVER: &str = "/upstreams/{upstream}/servers/{server}/state";
 
 /// Sends a request that may have a body; the status and the type of the answer.
 #[track_caller]
@@ -58,6 +61,12 @@ fn every_answer_is_described() {
         ("get", "/limits/{limit}/keys/{key}", "/limits/per-key/keys/k", "", 200),
         ("get", "/limits/{limit}/keys/{key}", "/limits/none/keys/k", "", 404),
         ("delete", "/limits/{limit}/keys/{key}", "/limits/per-key/keys/k", "", 200),
+        ("get", SERVER, "/upstreams/up/servers/127.0.0.1:9/state", "", 200),
+        ("get", SERVER, "/upstreams/none/servers/127.0.0.1:9/state", "", 404),
+        ("put", SERVER, "/upstreams/up/servers/127.0.0.1:9/state", "{\"state\": \"drain\"}", 200),
+        ("put", SERVER, "/upstreams/up/servers/127.0.0.1:9/state", "{\"state\": \"off\"}", 422),
+        ("put", SERVER, "/upstreams/up/servers/127.0.0.1:9/state", "{", 400),
+        ("put", SERVER, "/upstreams/up/servers/none/state", "{\"state\": \"drain\"}", 404),
         ("post", "/reload", "/reload", "", 200),
         ("put", "/rules/{id}", "/rules/a", &good, 201),
         ("put", "/rules/{id}", "/rules/a", &good, 200),

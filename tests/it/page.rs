@@ -133,6 +133,154 @@ fn the_caret_of_a_report_stands_under_the_mistake() {
     assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
 }
 
+/// Tables are ordered by a column that is clicked or chosen with the keyboard, numbers as numbers, and stay so while they change.
+#[test]
+fn tables_are_ordered_by_columns() {
+    let Some(mut browser) = Browser::start() else { return };
+    let gateway = Gateway::start(
+        "routes:\n  - {name: b, match: {path: /b}, respond: {status: 200}}\n  \
+         - {name: a, match: {path: /a}, respond: {status: 200}}\n  - {name: c, match: {path: /c}, respond: {status: 200}}\n",
+    );
+    for (target, count) in [("/b", 9), ("/a", 10), ("/c", 2)] {
+        gateway.statuses(count, target, &[]);
+    }
+    browser.open(&format!("http://{}/", gateway.admin), 1280, "light");
+    browser.wait_for("at('status')");
+    browser.value(
+        "window.order = () => [...document.querySelectorAll('#route-table tbody tr')].map(row => row.children[0].firstChild.textContent + row.children[1].textContent).join(' '); \
+         window.title = name => [...document.querySelectorAll('#route-table th button')].find(button => button.textContent === name); \
+         window.sorted = () => [...document.querySelectorAll('#route-table th[aria-sort]')].map(th => th.textContent + ' ' + th.getAttribute('aria-sort')).join()",
+    );
+    browser.wait_for("order().includes('a10')");
+    let before = browser.value("order()");
+    browser.value("title('requests').click()");
+    browser.wait_for("order() === 'a10 b9 c2' && sorted() === 'requests descending'");
+    gateway.statuses(10, "/c", &[]);
+    browser.wait_for("order() === 'c12 a10 b9' && sorted() === 'requests descending'");
+    browser.value("title('requests').focus()");
+    browser.press("Enter", "\r");
+    browser.wait_for("order() === 'b9 a10 c12' && sorted() === 'requests ascending'");
+    browser.wait_for("document.activeElement === title('requests')");
+    browser.press("Enter", "\r");
+    let names = before.as_str().unwrap().replace("c2", "c12");
+    browser.wait_for(&format!("order() === '{names}' && sorted() === ''"));
+    browser.value("title('route').click()");
+    browser.wait_for("order() === 'a10 b9 c12' && sorted() === 'route ascending'");
+    assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
+}
+
+/// Charts show the time and the values under the pointer, or under the arrow keys.
+#[test]
+fn charts_show_values() {
+    let Some(mut browser) = Browser::start() else { return };
+    let gateway = Gateway::start(FILE);
+    gateway.statuses(6, "/orders", &[("x-api-key", "k1")]);
+    browser.open(&format!("http://{}/", gateway.admin), 1280, "light");
+    browser.wait_for("at('status')");
+    browser.wait_for("document.querySelectorAll('#hour rect').length > 0 && document.querySelectorAll('#limit-table rect').length > 0");
+    browser.value("window.shown = () => at('tip').hidden ? '' : at('tip').textContent");
+    browser.point_at("#hour svg", 0.999);
+    browser.wait_for(
+        "/^[0-9:]{8}Z: answered [0-9.]+\\/s, refused [0-9.]+\\/s, errors [0-9.]+\\/s$/.test(shown())",
+    );
+    browser.point_at("#limit-table svg", 0.999);
+    browser.wait_for("/^[0-9:]{8}Z, 10 s: ([0-9]+ refused|no data)$/.test(shown())");
+    browser.point_at("h1", 0.5);
+    browser.wait_for("shown() === ''");
+    browser.value("document.querySelector('#hour svg').focus()");
+    browser.wait_for("shown().includes('answered')");
+    // The cursor counts from the end, so that the same number of keys finds the requests.
+    for _ in 0..360 {
+        if browser.value("shown().includes('refused 0.4/s')") == true {
+            break;
+        }
+        browser.press("ArrowLeft", "");
+    }
+    browser.wait_for("shown().includes('answered 0.2/s, refused 0.4/s')");
+    assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
+}
+
+/// A server is drained with a button, after a question and with the token only.
+#[test]
+fn servers_are_drained_from_the_page() {
+    let Some(mut browser) = Browser::start() else { return };
+    let gateway = Gateway::start(
+        "upstreams: {api: {servers: ['http://127.0.0.1:9', 'http://127.0.0.2:9']}}\nroutes: [{name: api, upstream: api}]\n",
+    );
+    let state = || gateway.admin_get("/upstreams/api/servers/127.0.0.1:9/state").json()["state"].clone();
+    browser.open(&format!("http://{}/", gateway.admin), 1280, "light");
+    browser.wait_for("at('status')");
+    browser.value(
+        "window.press = word => document.querySelector(`[aria-label=\"${word}: 127.0.0.1:9 of api\"]`).click(); \
+         window.cell = () => document.querySelector('#server-table tbody tr [data-label=state]').textContent.replace('\\u00a0', ' ')",
+    );
+    browser.wait_for("cell() === '● up'");
+    browser.value("window.confirm = text => { window.asked = text; return false; }; press('drain')");
+    browser.wait_for("window.asked.startsWith('Drain 127.0.0.1:9 of api?') && !window.asked.includes('503')");
+    browser.value("window.confirm = text => { window.asked = text; return true; }; press('drain')");
+    browser.wait_for("at('server-said').textContent.includes('token')");
+    assert_eq!(state(), "ready");
+    browser.value(
+        "at('token').value = 'test-token'; at('token').dispatchEvent(new Event('change')); press('drain')",
+    );
+    browser.wait_for("at('server-said').textContent === '127.0.0.1:9 of api: drain, 0 requests in flight'");
+    browser.wait_for("cell() === '▲ drain' && at('upstream-table').textContent.includes('1 of 2')");
+    browser.wait_for("at('banner').textContent.includes('api: 1 server drained or in maintenance')");
+    assert_eq!(state(), "drain");
+    let found = "[...document.querySelectorAll('#server-table tbody tr')].filter(row => !row.hidden).length";
+    browser.value("at('filter').value = 'drain'; filtered()");
+    browser.wait_for(&format!("{found} === 1"));
+    browser.value("at('filter').value = ''; filtered()");
+    browser.wait_for(&format!("{found} === 2"));
+    browser.value("document.querySelector('[aria-label=\"maintenance: 127.0.0.2:9 of api\"]').click()");
+    browser.wait_for("window.asked.includes('answered with 503') && at('banner').textContent.includes('all servers are drained')");
+    browser.value("window.asked = ''; press('ready')");
+    browser.wait_for("cell() === '● up' && window.asked === ''");
+    assert_eq!(state(), "ready");
+    assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
+}
+
+/// On a phone rows are cards of two lines, and those without trouble are behind one line; on a wide screen words stay whole.
+#[test]
+fn tables_fit_phones_and_wide_screens() {
+    let Some(mut browser) = Browser::start() else { return };
+    let limits: String = (0..30)
+        .map(|at| format!("  long-name-{at}: {{key: ip, rate: {}000/min, mode: shadow}}\n", at + 1))
+        .collect();
+    let (_, rest) = FILE.split_once("limits:\n").unwrap();
+    let gateway = Gateway::start(&format!(
+        "admin: {{address: \"{{admin}}\", token: test-token, show_keys: true}}\nlimits:\n{limits}{rest}"
+    ));
+    gateway.statuses(3, "/orders", &[("x-api-key", "k1")]);
+    let url = format!("http://{}/", gateway.admin);
+    browser.open(&url, 390, "light");
+    browser.wait_for("at('status')");
+    browser.value("window.seen = () => [...document.querySelectorAll('#limit-table tbody tr')].filter(row => row.offsetHeight > 0)");
+    let fold = "document.querySelector('#limit-table .fold')";
+    browser.wait_for(&format!(
+        "{fold}.textContent === '31 limits without refusals – show' && seen().length === 1"
+    ));
+    browser.wait_for("seen()[0].textContent.includes('per-key') && seen()[0].offsetHeight < 80");
+    let tall = browser.value("document.documentElement.scrollHeight").as_u64().unwrap();
+    assert!(tall < 3_500, "{tall} pixels");
+    browser.value("seen()[0].querySelector('.more').click()");
+    browser.wait_for("seen()[0].offsetHeight > 120 && seen()[0].querySelector('.more').getAttribute('aria-expanded') === 'true'");
+    browser.value(&format!("{fold}.click()"));
+    browser.wait_for("seen().length === 32");
+    browser.value(&format!("{fold}.click(); at('filter').value = 'long-name-7'; filtered()"));
+    browser.wait_for("seen().length === 1 && seen()[0].textContent.includes('long-name-7')");
+
+    browser.open(&url, 1280, "light");
+    browser.wait_for("document.querySelectorAll('#limit-table tbody tr').length === 32");
+    let broken = browser.value(
+        "[...document.querySelectorAll('#limit-table th, #limit-table button.link, #limit-table td:nth-child(3)')] \
+         .filter(node => { const range = document.createRange(); range.selectNodeContents(node); \
+         return new Set([...range.getClientRects()].map(box => Math.round(box.top / 8))).size > 1; }).map(node => node.textContent).join()",
+    );
+    assert_eq!(broken, "");
+    assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
+}
+
 /// A report of replay opens without a network, for screens of any width.
 #[test]
 fn a_report_opens() {

@@ -64,14 +64,15 @@ async function list(further) {
   if (further) query.set('after', next);
   const value = await read('rules?' + query);
   const force = rule => [rule.from && 'from ' + rule.from, rule.until && 'until ' + rule.until].filter(Boolean).join(' ') || 'always';
-  const rows = value.rules.map(rule => el('tr', {}, ...[rule.id, rule.limit, rule.key, changes(rule), rule.priority, force(rule)].map(text => el('td', {text: text ?? ''})),
-    el('td', {class: 'note', text: rule.note ?? ''}), el('td', {}, el('button', {type: 'button', text: 'Edit', onclick: () => attempt(() => edit(rule.id))}))));
+  const rows = value.rules.map(rule => el('tr', {}, ...[rule.id, rule.limit, rule.key, changes(rule), rule.priority, force(rule)].map((text, column) => el('td', {class: ['name', 'second', 'second', 'second', 'second number', 'second'][column], 'data-label': ['', '', '', '', 'priority', ''][column], text: text ?? ''})),
+    el('td', {class: 'second note', text: rule.note ?? ''}), el('td', {class: 'first'}, el('button', {type: 'button', text: 'Edit', onclick: () => attempt(() => edit(rule.id))}))));
   rows.push(...(value.unreadable || []).map(one => el('tr', {}, el('td', {text: one.id}), el('td', {colspan: 7, class: 'bad', text: one.detail}))));
   if (further) at('list').append(...rows); else at('list').replaceChildren(...rows);
   next = value.next;
   at('more').hidden = !next;
 }
 function put(rule, version) {
+  at('rule-form').open ||= Boolean(rule.limit);
   etag = version;
   for (const name of [...TEXTS, ...NUMBERS]) at('f-' + name).value = rule[name] ?? '';
   if (!rule.limit) at('f-limit').selectedIndex = 0;
@@ -135,10 +136,19 @@ function navigation() {
 for (const section of document.querySelectorAll('section[data-title]')) {
   const links = el('span', {});
   const own = [...section.querySelectorAll('div[id$=-table]')].map(place => place.id);
-  for (const id of own) for (const kind of ['csv', 'json']) links.append(el('button', {type: 'button', class: 'link', text: kind, 'aria-label': `${id} as ${kind}`, onclick: () => download(id, kind)}));
+  for (const id of own) {
+    if (own.length > 1) links.append(` ${id.replace('-table', 's')}`);
+    for (const kind of ['csv', 'json']) links.append(el('button', {type: 'button', class: 'link', text: kind, 'aria-label': `${id} as ${kind}`, onclick: () => download(id, kind)}));
+  }
   section.prepend(el('h2', {}, section.dataset.title, links));
 }
 navigation();
+// Forms are behind their summary on a narrow screen, and open otherwise.
+function fitForms() {
+  for (const details of document.querySelectorAll('details.phone')) details.open = !narrow.matches;
+}
+narrow.addEventListener('change', fitForms);
+fitForms();
 at('filter').addEventListener('input', filtered);
 at('trouble').addEventListener('change', filtered);
 function pause() {
@@ -167,7 +177,7 @@ remembered('token', sessionStorage, () => {
   [turn, wait] = [0, 1000];
   if (pardoned === TOKEN_MISSING) pardoned = '';
   sayPardoned();
-  for (const id of ['said', 'explain-said']) if (at(id).textContent === TOKEN_MISSING) at(id).textContent = '';
+  for (const id of ['said', 'explain-said', 'server-said']) if (at(id).textContent === TOKEN_MISSING) at(id).textContent = '';
   if (nextLook !== null) {
     clearTimeout(nextLook);
     nextLook = null;

@@ -1,5 +1,4 @@
 let live = null, status = null, limits = [], outcomes = {}, open = null, by = 'refused', paused = false, wait = 1000, since = 0, pardoned = '';
-const opened = new Set();
 
 const TOKEN_MISSING = 'the gateway wants a token: write it into the field above';
 async function ask(method, path, body, headers = {}) {
@@ -58,26 +57,27 @@ function showTraffic() {
     ['answered', 'good', ring.requests.map((all, index) => all === null ? null : Math.max(0, all - ring.refused[index] - ring.errors[index]))],
     ['refused', 'warn', ring.refused], ['errors', 'bad', ring.errors]];
   if (![...document.querySelectorAll('#traffic details')].some(details => details.open)) {
-    at('minutes').replaceChildren(chart('Requests a second, last 2 minutes', minutes, series(minutes)));
-    at('hour').replaceChildren(chart('Requests a second, last hour', hour, series(hour)));
+    redraw(at('minutes'), chart('Requests a second, last 2 minutes', minutes, series(minutes)));
+    redraw(at('hour'), chart('Requests a second, last hour', hour, series(hour)));
   }
   const errors = route => (route.classes['5xx'] || 0);
-  table('route-table', [['route', false], ['requests', true], ['a second', true], ['2xx', true], ['3xx', true], ['4xx', true], ['5xx', true], ['p50', true], ['p99', true], ['bytes in', true], ['bytes out', true], ['out/s', true]],
-    live.routes.filter(route => route.route || route.requests).map(route => ({trouble: errors(route) > 0, cells: [route.route || '(no route)', number(route.requests), number(route.rate),
-      ...['2xx', '3xx', '4xx'].map(name => number(route.classes[name] || 0)), errors(route) ? el('span', {class: 'bad', text: number(errors(route))}) : '0', millis(route.p50), millis(route.p99), bytes(route.received.bytes), bytes(route.sent.bytes), bytes(route.sent.rate)]})));
+  table('route-table', [['route'], ['requests', 'number', 'second'], ['a second', 'number', 'first'], ['2xx', 'number'], ['3xx', 'number'], ['4xx', 'number', 'second'], ['5xx', 'number', 'second'], ['p50', 'number'], ['p99', 'number', 'second'], ['bytes in', 'number'], ['bytes out', 'number'], ['out/s', 'number']],
+    live.routes.filter(route => route.route || route.requests).map(route => ({trouble: errors(route) > 0, cells: [route.route || '(no route)', number(route.requests), perSecond(route.rate),
+      ...['2xx', '3xx', '4xx'].map(name => number(route.classes[name] || 0)), errors(route) ? el('span', {class: 'bad', text: number(errors(route))}) : '0', millis(route.p50), millis(route.p99), bytes(route.received.bytes), bytes(route.sent.bytes), bytes(route.sent.rate)]})), {calm: ['route without errors', 'routes without errors']});
 }
 function showLimits() {
   const hour = live && live.rings[1] ? live.rings[1].limits : {};
   const minutes = live && live.rings[0] ? live.rings[0].limits : {};
-  table('limit-table', [['limit', false], ['quota', false], ['mode', false], ['refused/s', true], ['admitted, 1 h', true], ['refused, 1 h', true], ['would refuse, 1 h', true], ['refusals, 1 h', false], ['keys', true], ['', false]],
+  const hourEnd = live && live.rings[1] ? live.rings[1].from + live.rings[1].requests.length * live.rings[1].step : 0;
+  table('limit-table', [['limit'], ['quota', null, 'second'], ['mode'], ['refused/s', 'number'], ['admitted, 1 h', 'number'], ['refused, 1 h', 'number', 'first'], ['would refuse, 1 h', 'number'], ['refusals, 1 h', 'chart'], ['keys', 'number'], ['', null, 'second']],
     limits.map(limit => {
       const counts = hour[limit.name] || {}, now = minutes[limit.name] || {};
       const full = limit.entries >= limit.max_keys * 0.9;
       const keys = el('span', full ? {class: 'bad', text: `▲ ${number(limit.keys)} of ${number(limit.max_keys)}`} : {text: `${number(limit.keys)} of ${number(limit.max_keys)}` + (limit.banned ? `, ${number(limit.banned)} banned` : '')});
       const button = el('button', {type: 'button', class: 'link', text: open === limit.name ? 'close' : 'keys', 'aria-label': `keys of ${limit.name}`, onclick: () => { open = open === limit.name ? null : limit.name; pardoned = ''; showLimits(); showTop(); }});
-      return {trouble: sum(counts.refused) > 0 || full || limit.overflowed > 0, cells: [el('b', {text: limit.name}), quota(limit) + (limit.scope === 'shared' ? ', shared' : ''), limit.mode, number(last(now.refused)),
-        number(sum(counts.admitted)), number(sum(counts.refused)), number(sum(counts.shadow_refused)), spark(counts.refused || [], 'bad'), keys, button]};
-    }), 'no limits are configured');
+      return {trouble: sum(counts.refused) > 0 || full || limit.overflowed > 0, cells: [el('b', {text: limit.name}), quota(limit) + (limit.scope === 'shared' ? ', shared' : ''), limit.mode, perSecond(last(now.refused)),
+        number(sum(counts.admitted)), number(sum(counts.refused)), number(sum(counts.shadow_refused)), spark(counts.refused || [], 'bad', {end: hourEnd, step: 10, text: 'refused'}), keys, button]};
+    }), {empty: 'no limits are configured', calm: ['limit without refusals', 'limits without refusals']});
 }
 async function showTop() {
   const place = at('limit-detail');
@@ -119,33 +119,12 @@ async function pardon(limit, key) {
   } catch (error) { pardoned = error.message; }
   sayPardoned();
 }
-// The word is that of /status. Down are also servers that get requests, because no other is left.
-function serverState(server, address) {
-  if (!address) return state(false, 'unresolved: its name has no address');
-  if (address.state === 'up') return state(true, 'up');
-  return state(false, address.state + (address.failing_seconds === null ? '' : ` for ${duration(address.failing_seconds)}`) + (server.in_use && server.state !== 'up' ? ', still in use' : ''));
-}
-function lastCheck(check) {
-  if (!check) return null;
-  const text = `${check.status === null ? check.error : check.status} in ${millis(check.seconds)}, ${moment(check.at)}`;
-  return check.ok ? text : state(false, text);
-}
 function showStatus() {
   at('status').textContent = `version ${status.version} · up ${duration(status.uptime_seconds)} · ${status.config_file}, generation ${status.generation}, loaded ${moment(status.loaded_at)}`;
   const reload = status.last_reload;
   at('reload').hidden = !reload;
   if (reload) at('reload-text').textContent = `${moment(reload.at)}\n${reload.summary}\n\n` + JSON.stringify(reload.diff, null, 1);
-  const servers = status.upstreams.flatMap(upstream => upstream.servers.map(server => ({upstream: upstream.name, ...server})));
-  const outcome = (name, kind) => (outcomes[name] || {})[kind] || 0;
-  table('upstream-table', [['upstream', false], ['servers up', true], ['waiting', true], ['answered', true], ['failed', true], ['too slow', true], ['busy', true], ['retries', true]],
-    status.upstreams.map(upstream => {
-      const up = upstream.servers.filter(server => server.state === 'up').length;
-      return {trouble: up < upstream.servers.length, cells: [upstream.name, up === upstream.servers.length ? `${up}` : state(false, `${up} of ${upstream.servers.length}`, up > 0), number(upstream.pending), number(outcome(upstream.name, 'answered')),
-        number(outcome(upstream.name, 'connect_failed') + outcome(upstream.name, 'broken')), number(outcome(upstream.name, 'connect_timeout') + outcome(upstream.name, 'response_timeout')), number(outcome(upstream.name, 'busy')), number(outcome(upstream.name, 'retries'))]};
-    }), 'no upstreams are configured');
-  table('server-table', [['server', false], ['upstream', false], ['address', false], ['state', false], ['weight', true], ['in flight', true], ['requests', true], ['failed', true], ['last health check', false], ['last error', false]],
-    servers.flatMap(server => (server.addresses.length ? server.addresses : [null]).map(address => ({trouble: server.state !== 'up' || Boolean(address && (address.state !== 'up' || address.trouble)), cells: [server.server, server.upstream,
-      address ? address.address : '–', serverState(server, address), number(server.weight), ...(address ? [number(address.in_flight), number(address.requests), number(address.failed), lastCheck(address.last_check), address.trouble] : [null, null, null, null, null])]}))), 'no servers are configured');
+  showServers();
   const sources = [];
   const source = (name, known, detail) => known && sources.push({trouble: Boolean(known.trouble) || known.up === false, cells: [name, known.trouble || known.up === false ? state(false, 'away') : state(true, 'up'), detail, known.trouble]});
   source('store (redis)', status.store, status.store && counted(status.store.gateways, 'gateway'));
@@ -155,20 +134,23 @@ function showStatus() {
   source('check of requests', status.check, '');
   if (status.consumers) sources.push({trouble: Boolean(status.consumers.last_reload_error), cells: ['consumers', state(!status.consumers.last_reload_error, status.consumers.last_reload_error ? 'old file in force' : 'up'), `${status.consumers.file}: ${number(status.consumers.consumers)}`, status.consumers.last_reload_error]});
   for (const list of status.lists) sources.push({trouble: Boolean(list.last_reload_error), cells: [`list ${list.name}`, state(!list.last_reload_error, list.last_reload_error ? 'old file in force' : 'up'), counted(list.entries, 'entry', 'entries'), list.last_reload_error]});
-  table('source-table', [['source', false], ['state', false], ['', false], ['trouble', false]], sources, 'all counters are in this process, and nothing is read from elsewhere');
+  table('source-table', [['source'], ['state', null, 'first'], ['detail', null, 'second'], ['trouble', null, 'second']], sources, {empty: 'all counters are in this process, and nothing is read from elsewhere', calm: ['source without trouble', 'sources without trouble']});
   const certificates = status.tls.flatMap(listener => listener.certificates.map(one => ({listener: listener.listener, days: (Date.parse(one.not_after) - Date.now()) / 86400000, ...one})));
   at('certificates').hidden = !certificates.length;
-  table('certificate-table', [['listener', false], ['names', false], ['expires', false], ['days left', true]], certificates.map(one => ({trouble: one.days < 14, cells: [one.listener, one.names.join(', '), one.not_after,
-    one.days < 14 ? state(false, one.days.toFixed(1), one.days > 3) : one.days.toFixed(0)]})));
-  table('refusal-table', [['route', false], ['reason', false], ['requests', true]], status.refusals.map(one => ({trouble: true, cells: [one.route || '(no route)', one.reason, number(one.count)]})), 'nothing was refused');
+  table('certificate-table', [['listener'], ['names', null, 'second'], ['expires'], ['days left', 'number', 'first']], certificates.map(one => ({trouble: one.days < 14, cells: [one.listener, one.names.join(', '), one.not_after,
+    one.days < 14 ? state(false, one.days.toFixed(1), one.days > 3) : one.days.toFixed(0)]})), {calm: ['valid certificate']});
+  table('refusal-table', [['route'], ['reason', null, 'second'], ['requests', 'number', 'first']], status.refusals.map(one => ({trouble: true, cells: [one.route || '(no route)', one.reason, number(one.count)], key: `${one.route} ${one.reason}`})), {empty: 'nothing was refused'});
 }
 // What is wrong, in a few words each.
 function troubles() {
   const all = [];
   for (const upstream of status.upstreams) {
-    const down = upstream.servers.filter(server => server.state !== 'up').length;
-    if (down && down === upstream.servers.length) all.push(`${upstream.name}: no server answers`);
-    else if (down) all.push(`${upstream.name}: ${down} of ${upstream.servers.length} servers down`);
+    const ready = upstream.servers.filter(isReady), down = ready.filter(server => server.state !== 'up').length;
+    const out = upstream.servers.length - ready.length;
+    if (!ready.length) all.push(`${upstream.name}: all servers are drained or in maintenance, requests are answered with 503`);
+    else if (down === ready.length) all.push(`${upstream.name}: no server answers`);
+    else if (down) all.push(`${upstream.name}: ${down} of ${ready.length} servers down`);
+    if (ready.length && out) all.push(`${upstream.name}: ${counted(out, 'server')} drained or in maintenance`);
   }
   for (const one of status.tls.flatMap(listener => listener.certificates)) {
     const days = (Date.parse(one.not_after) - Date.now()) / 86400000;
@@ -230,6 +212,7 @@ async function refresh() {
   }
   if (live.rings.length) showTraffic();
   showLimits();
+  tip();
 }
 let nextLook = null;
 async function loop() {

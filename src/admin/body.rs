@@ -1,0 +1,20 @@
+//! The bodies of changes.
+
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+
+use super::{Answer, problem};
+
+/// The body of a request as text.
+pub(super) async fn body(request: Request<Incoming>, largest: usize) -> Result<String, Answer> {
+    let collected = Limited::new(request.into_body(), largest).collect().await;
+    let too_large = |_| {
+        problem(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            &format!("the body is incomplete, or larger than {largest} bytes"),
+        )
+    };
+    let bytes = collected.map_err(too_large)?.to_bytes();
+    String::from_utf8(bytes.to_vec()).map_err(|_| problem(StatusCode::BAD_REQUEST, "the body is not UTF-8"))
+}
