@@ -52,6 +52,12 @@ pub fn today() -> jiff::Timestamp {
     jiff::Timestamp::now()
 }
 
+/// A time as operators are shown it, to the second (RFC 3339).
+pub fn rfc3339(time: Time) -> String {
+    let stamp = jiff::Timestamp::from_nanosecond(i128::from(time.as_nanos())).unwrap_or_default();
+    stamp.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// CPU time that the process has used, in user and system mode.
 pub fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);

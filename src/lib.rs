@@ -30,6 +30,7 @@ pub mod explain;
 pub mod fair_shares;
 mod file;
 pub mod file_watch;
+mod found_keys;
 pub mod history;
 pub mod http_client;
 pub mod keys;

@@ -187,6 +187,14 @@ impl RefusalLog {
             .max_by_key(|(refusal, _)| refusal.at)
             .map(|(refusal, headers)| (refusal.clone(), headers.to_vec()))
     }
+
+    fn keys_of(&self, generation: u64, limit: usize, now: Time) -> Vec<KeyText> {
+        let blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = blocks.blocks.iter().flat_map(|block| &block.refusals).map(|(refusal, _)| refusal);
+        let current = all.filter(|refusal| refusal.generation == generation && now.since(refusal.at) < HOUR);
+        let limits = current.flat_map(|refusal| &refusal.limits).filter(|one| one.index == limit);
+        limits.map(|one| one.key.clone()).collect()
+    }
 }
 
 impl RefusalLogs {
@@ -195,6 +203,13 @@ impl RefusalLogs {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let most = MOST / workers.max(1);
         Arc::clone(all.entry(worker).or_insert_with(|| Arc::new(RefusalLog::new(most))))
+    }
+
+    /// The keys that refused requests of the last hour had under a limit, which has this index in the configuration of this
+    /// generation. Long ones are cut.
+    pub fn keys_of(&self, generation: u64, limit: usize, now: Time) -> Vec<KeyText> {
+        let all: Vec<_> = self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        all.iter().flat_map(|log| log.keys_of(generation, limit, now)).collect()
     }
 
     /// The last refusal of the last hour with this id, and the headers of its answer as HTTP/1.1 writes them, the last of them

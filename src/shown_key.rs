@@ -63,7 +63,8 @@ impl<'c> ShownKeys<'c> {
         }
     }
 
-    fn is_secret(&self, part: &Part) -> bool {
+    /// Whether the values of a part are shown as digests.
+    pub(crate) fn is_secret(&self, part: &Part) -> bool {
         match part {
             Part::ApiKey | Part::Cookie(_) => true,
             Part::Header(name) => is_secret_header(name, &self.config.api_key, self.config.token_headers()),

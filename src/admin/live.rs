@@ -3,11 +3,13 @@
 
 use http::StatusCode;
 use serde_json::json;
-use sluicegate_limiter::{Span, Time};
+use sluicegate_limiter::Span;
 
 use super::query::parameter;
 use super::{Admin, Answer, problem, reply};
-use crate::top::{Rank, merged, published};
+use crate::clock::rfc3339;
+use crate::found_keys::{KeyFinder, NotFound};
+use crate::top::{Counted, Rank, merged, published};
 
 /// The keys that are told if the request does not say how many, and the most.
 const USUAL: usize = 50;
@@ -45,15 +47,37 @@ impl Admin {
             Some(_) => return problem(StatusCode::BAD_REQUEST, &format!("`most` is between 1 and {MOST}")),
         };
         let shown = snapshot.shown_keys();
-        let mut all = vec![self.shared.tops.ranking(limit, rank).shown(MOST, |key| shown.text(key))];
+        let fair_by = known.fair.as_ref().map(|fair| &fair.config().by);
+        let wanted = match parameter(query, "key") {
+            None => None,
+            Some(text) => {
+                let finder = KeyFinder::new(&snapshot, limit, fair_by.unwrap_or(&known.config.key));
+                match finder.find(&text, &self.seen_keys(&snapshot, known)) {
+                    Ok(keys) => {
+                        Some(keys.iter().flatten().filter_map(|(_, key)| shown.text(key)).collect::<Vec<_>>())
+                    }
+                    Err(NotFound::NotSeen(_)) => Some(vec![text]), // another gateway may have seen it
+                    Err(NotFound::NoKey(why)) => return problem(StatusCode::BAD_REQUEST, &why),
+                }
+            }
+        };
+        let mut all = vec![self.shared.tops.ranking(limit, rank).shown(MOST, snapshot.show_in_top())];
         let store = self.store.borrow().clone().filter(|_| known.config.shared);
         let others = match store {
             Some(store) => store.published().await.unwrap_or_default(), // then only this gateway's are told
             None => Vec::new(),
         };
         all.extend(others.iter().filter_map(|told| published(told, limit, rank)));
-        let keys = merged(&all, most);
-        reply(&json!({ "limit": limit, "by": rank.name(), "gateways": all.len(), "keys": keys }))
+        let mut keys = merged(&all, if wanted.is_some() { usize::MAX } else { most });
+        if let Some(wanted) = wanted {
+            keys.retain(|one| one.key.as_ref().is_some_and(|key| wanted.contains(key)));
+            keys.truncate(most);
+        }
+        let mut value = json!({ "limit": limit, "by": rank.name(), "gateways": all.len(), "keys": keys });
+        if let Some(by) = fair_by {
+            value["fair_by"] = json!(by);
+        }
+        reply(&value)
     }
 
     /// The keys that a limit bans, as far as this gateway knows. Bans do not have the keys in full: those are told that are among
@@ -72,9 +96,13 @@ impl Admin {
         let now = self.shared.clock.now();
         let shown = snapshot.shown_keys();
         let ranking = self.shared.tops.ranking(limit, Rank::Refused);
-        let banned = ranking.keys.iter().filter_map(|one| {
-            let left = bans.left(one.key, now)?;
-            Some(json!({ "key": shown.text(&one.text), "banned_for": seconds(left), "until": rfc3339(now.plus(left)) }))
+        let banned = ranking.keys.iter().filter_map(|Counted { key, text, .. }| {
+            let left = bans.left(*key, now)?;
+            let mut ban = json!({ "key": shown.text(text), "banned_for": seconds(left), "until": rfc3339(now.plus(left)) });
+            if let Some(consumer) = snapshot.owner_of_key(text) {
+                ban["consumer"] = consumer.into();
+            }
+            Some(ban)
         });
         let keys: Vec<_> = banned.take(MOST).collect();
         let all = bans.banned(now).max(keys.len());
@@ -84,9 +112,4 @@ impl Admin {
 
 fn seconds(span: Span) -> f64 {
     span.as_nanos() as f64 / 1e9
-}
-
-fn rfc3339(time: Time) -> String {
-    let stamp = jiff::Timestamp::from_nanosecond(i128::from(time.as_nanos())).unwrap_or_default();
-    stamp.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -63,7 +63,11 @@ fn paths() -> Value {
                     ("400", "A parameter is wrong"),
                     ("404", "There is no such limit"),
                 ]),
-                &[("by", "refused, or requests"), ("most", "The number of keys, at most 1,024")],
+                &[
+                    ("by", "refused, or requests"),
+                    ("most", "The number of keys, at most 1,024"),
+                    ("key", "Only this key, or the keys of this consumer"),
+                ],
             ),
         },
         "/limits/{limit}/bans": {
@@ -76,12 +80,12 @@ fn paths() -> Value {
             "parameters": [in_path("limit"), in_path("key")],
             "get": with(object("What a key has left"), &[
                 ("400", "The text cannot be a key of the limit"),
-                ("404", "There is no such limit"),
+                ("404", "There is no such limit, or no such key was seen"),
                 ("503", "The store that counts the limit does not answer"),
             ]),
             "delete": secured(with(object("The counter is reset, and a ban ends"), &[
                 ("400", "The text cannot be a key of the limit"),
-                ("404", "There is no such limit"),
+                ("404", "There is no such limit, or no such key was seen"),
                 ("503", "The store that counts the limit does not answer"),
             ])),
         },

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use super::MAX_KEY;
 use super::read::{Entry, read};
-use crate::file_watch::{Digest, Mistakes, Source, Unusable, Watched, sha256};
+use crate::file_watch::{Digest, Mistakes, Source, Unusable, Watched, hex, sha256};
 use sluicegate_config::{Config, LimitConfig, Priority, RateSource, nearest};
 
 /// All consumers of a file. Immutable; a changed file makes another.
@@ -121,6 +121,22 @@ impl Consumers {
             all.filter_map(|(at, record)| Some((self.consumer(record)?.name.into(), at))).collect()
         });
         self.consumer(self.records.get(*names.get(name)? as usize)?)
+    }
+
+    /// The consumer of a key by the digest of the key: its first 16 hexadecimal digits, or all 64, in lower case.
+    pub(crate) fn with_digest(&self, digits: &str) -> Option<Consumer<'_>> {
+        let first = u64::from_str_radix(digits.get(..16)?, 16).ok()?.to_be_bytes();
+        let at = self.keys.partition_point(|key| key.digest[..8] < first[..]);
+        let key = self.keys.get(at).filter(|key| hex(&key.digest).starts_with(digits))?;
+        self.consumer(&self.records[key.owner as usize])
+    }
+
+    /// How many keys the consumer of this name has.
+    pub(crate) fn keys_of(&self, name: &str) -> usize {
+        let of_name = |key: &&Key| {
+            self.consumer(&self.records[key.owner as usize]).is_some_and(|owner| owner.name == name)
+        };
+        self.keys.iter().filter(of_name).count()
     }
 
     /// How many there are.

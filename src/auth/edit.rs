@@ -14,7 +14,7 @@ use super::consumers::{Consumers, known_plan};
 use super::read::{check_name, check_plan, is_blank, read};
 use super::rekey::{with_key, with_only_key, without_key};
 use crate::file;
-use crate::file_watch::{Mistakes, Unusable, Watched, sha256};
+use crate::file_watch::{Mistakes, Unusable, Watched, hex, sha256};
 
 /// What `consumers list` tells of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,8 +175,7 @@ fn new_key() -> Result<String, EditError> {
 
 /// A key as the file has it.
 fn digest_of(key: &str) -> String {
-    let digits: String = sha256(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{digits}")
+    format!("sha256:{}", hex(&sha256(key.as_bytes())))
 }
 
 /// The digits of the SHA-256 that is at `at`.

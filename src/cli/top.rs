@@ -16,9 +16,11 @@ use super::{INVALID, fail, print_and_exit};
     after_help = "Counts are those of the last hour: of all gateways for shared limits, otherwise of one. They are exact \
                   while a limit has few keys; otherwise a key \
                   has count - error requests at least, and count + error at most. Secrets in keys are shown as digests, unless \
-                  the configuration has `admin: {show_keys: true}`.\n\n\
+                  the configuration has `admin: {show_keys: true}`, with the consumers of API keys. Of a limit with `fair`, which has one \
+                  key, those are counted that `fair.by` names.\n\n\
                   Keys: q quits, Tab changes between refused and all requests, the arrows choose a limit, p pauses.\n\n\
                   Examples:\n  sluicegate top\n  sluicegate top --admin 10.0.0.7:9090 --limit per-key\n  \
+                  sluicegate top --limit per-key --key acme\n  \
                   sluicegate top --once --json --by requests | jq -r '.keys[].key'"
 )]
 pub(super) struct Args {
@@ -27,6 +29,9 @@ pub(super) struct Args {
     /// Only this limit
     #[arg(long, value_name = "LIMIT")]
     limit: Option<String>,
+    /// Only this key of the limit: as requests have it, as it is shown, or the name of its consumer
+    #[arg(long, value_name = "KEY", requires = "limit")]
+    key: Option<String>,
     /// What keys are ranked by
     #[arg(long, value_name = "WHAT", default_value = "refused", value_parser = ["refused", "requests"])]
     by: String,
@@ -54,7 +59,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Ok(client) => client,
         Err(message) => return fail(INVALID, message),
     };
-    let first = match look(&mut client, args.limit.as_deref(), &args.by, 0) {
+    let first = match look(&mut client, args, &args.by, 0) {
         Ok(first) => first,
         Err(message) => return fail(INVALID, message),
     };
@@ -62,7 +67,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         let lines = first.tops.iter().map(|top| if args.json { format!("{top}\n") } else { table(top) });
         return print_and_exit(&lines.collect::<String>());
     }
-    let again = |by: &str, since| look(&mut client, args.limit.as_deref(), by, since);
+    let again = |by: &str, since| look(&mut client, args, by, since);
     match screen::show(first, &args.by, Duration::from_secs(args.every), again) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -72,18 +77,19 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 /// Asks the gateway for the keys of one limit, or of all, and for what it did since a second of its clock.
-fn look(client: &mut AdminClient, limit: Option<&str>, by: &str, since: u64) -> Result<Look, String> {
-    let names = match limit {
-        Some(limit) => vec![limit.to_owned()],
+fn look(client: &mut AdminClient, args: &Args, by: &str, since: u64) -> Result<Look, String> {
+    let names = match &args.limit {
+        Some(limit) => vec![limit.clone()],
         None => {
             let limits = client.json("/limits")?;
             let all = limits.as_array().into_iter().flatten();
             all.filter_map(|limit| limit["name"].as_str()).map(str::to_owned).collect()
         }
     };
+    let key = args.key.as_ref().map_or_else(String::new, |key| format!("&key={}", percent_encode(key)));
     let mut tops = Vec::new();
     for name in names {
-        tops.push(client.json(&format!("/limits/{}/top?by={by}", percent_encode(&name)))?);
+        tops.push(client.json(&format!("/limits/{}/top?by={by}{key}", percent_encode(&name)))?);
     }
     Ok(Look { live: client.json(&format!("/live?since={since}"))?, tops })
 }
@@ -91,7 +97,8 @@ fn look(client: &mut AdminClient, limit: Option<&str>, by: &str, since: u64) -> 
 /// The keys of a limit as text.
 fn table(top: &Value) -> String {
     let name = top["limit"].as_str().unwrap_or_default();
-    let mut out = format!("{name}, by {}\n", top["by"].as_str().unwrap_or_default());
+    let shared = top["fair_by"].as_str().map_or_else(String::new, |by| format!(", shared by {by}"));
+    let mut out = format!("{name}, by {}{shared}\n", top["by"].as_str().unwrap_or_default());
     for (count, key) in rows(top) {
         out += &format!("{count:>16}  {key}\n");
     }
@@ -106,7 +113,8 @@ fn rows(top: &Value) -> impl Iterator<Item = (String, String)> + '_ {
             0 => count.to_string(),
             error => format!("{count} ±{error}"),
         };
-        let key = one["key"].as_str().unwrap_or("(no key)");
+        let owner = one["consumer"].as_str().map_or_else(String::new, |owner| format!(" ({owner})"));
+        let key = format!("{}{owner}", one["key"].as_str().unwrap_or("(no key)"));
         // Keys are chosen by clients: nothing of them may control the terminal.
         (count, key.chars().flat_map(char::escape_debug).collect())
     })

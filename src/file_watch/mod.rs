@@ -167,6 +167,11 @@ pub(crate) fn sha256(bytes: &[u8]) -> Digest {
     out
 }
 
+/// A SHA-256 as 64 hexadecimal digits in lower case.
+pub(crate) fn hex(digest: &Digest) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Reads the text of a file.
 fn read(path: &Path, largest: u64) -> Result<(String, Source), Error> {
     let (bytes, metadata) = file::read(path, largest)?;

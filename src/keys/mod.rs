@@ -134,18 +134,24 @@ pub fn from_text(
     readings.into_iter().map(finished).collect()
 }
 
-/// The parts of a key that an operator's text can mean, each with its value as text.
-pub fn parts_from_text<'t>(spec: &'t KeySpec, text: &'t str) -> Vec<(&'t Part, &'t str)> {
-    let alone = spec.alternatives().len() == 1;
-    let values = text.split(if alone { '\0' } else { ',' });
-    let pairs = spec.alternatives().iter().zip(values);
-    let parts = pairs
-        .flat_map(|(alternatives, value)| meant(alternatives, value).map(move |(_, part)| (part, value)));
-    parts.map(|(part, value)| (part, without_name(part, value))).collect()
+/// The fingerprint of a key in full, as requests have it; `None` if it is no key of this specification, or was cut.
+pub(crate) fn fingerprint_of_text(spec: &KeySpec, text: &[u8], secret: &KeySecret) -> Option<Fingerprint> {
+    let mut hasher = secret.build_hasher();
+    let mut parts = parts_of(text);
+    for alternatives in spec.alternatives() {
+        let (part, value) = parts.next()?;
+        write_part(&mut hasher, alternatives.iter().position(|own| *own == part)?, value);
+    }
+    parts.next().is_none().then(|| Fingerprint::from_hash(hasher.finish()))
+}
+
+/// Whether an operator's text can mean this value of a part.
+pub(crate) fn is_meant(part: &Part, value: &[u8], text: &str, ipv6_prefix: u8) -> bool {
+    values_from_text(part, text, ipv6_prefix).iter().any(|meant| **meant == *value)
 }
 
 /// The text of a value without the name of its part.
-fn without_name<'t>(part: &Part, text: &'t str) -> &'t str {
+pub(crate) fn without_name<'t>(part: &Part, text: &'t str) -> &'t str {
     text.strip_prefix(part.name()).and_then(|rest| rest.strip_prefix(':')).unwrap_or(text)
 }
 

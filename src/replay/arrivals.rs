@@ -8,6 +8,7 @@ use std::collections::BinaryHeap;
 
 use sluicegate_limiter::{Span, Time};
 
+use super::trust::counted;
 use super::{Request, TimeOf};
 use crate::named_enum::named_enum;
 
@@ -234,11 +235,6 @@ impl Arrivals {
         }
         all
     }
-}
-
-/// A number of things: `1 request`, `2 requests`.
-fn counted(count: u64, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

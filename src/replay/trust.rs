@@ -165,14 +165,17 @@ impl Trust {
         let mut all = Vec::new();
         let mut add = |level, text: String| all.push(Finding { level, text });
         for (format, count) in &self.formats {
-            add(Level::Fine, format!("{count} {}: {}", plural(*count, "line"), format.name()));
+            add(Level::Fine, format!("{}: {}", counted(*count, "line"), format.name()));
+        }
+        if self.formats.iter().any(|(format, _)| *format == Format::HaProxy) {
+            add(Level::Note, "HAProxy writes times without a zone: they are taken for UTC".to_owned());
         }
         if let Some(order) = order {
             add(Level::Note, order.to_owned());
         }
         if unreadable > 0 {
             let level = if unreadable * 100 > self.lines { Level::Doubt } else { Level::Note };
-            add(level, format!("{unreadable} {} could not be read", plural(unreadable, "line")));
+            add(level, format!("{} could not be read", counted(unreadable, "line")));
         }
         if unmatched > 0 {
             let level = if unmatched * 10 > self.lines { Level::Doubt } else { Level::Note };
@@ -265,6 +268,7 @@ fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole.max(1) as f64)
 }
 
-fn plural(count: u64, word: &str) -> String {
-    if count == 1 { word.to_owned() } else { format!("{word}s") }
+/// A number of things: `1 line`, `2 lines`.
+pub(super) fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }

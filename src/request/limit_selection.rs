@@ -299,8 +299,12 @@ impl<'s> LimitSelection<'s> {
         let config = shares.config();
         let mut text = KeyText::new();
         let key = keys::fingerprint(&config.by, subject, secret, Some(&mut text));
-        // Requests without the key have one share together.
-        let key = key.unwrap_or(limit.missing).get();
+        // Requests without the key have one share together, without a text.
+        let key = key.unwrap_or_else(|| {
+            text.clear();
+            limit.missing
+        });
+        let key = key.get();
         let consumer = Consumer { key, weight: config.weight(plan) };
         self.fair.push(FairAsk { at: self.asks.len(), shares, consumer, text });
     }

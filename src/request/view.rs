@@ -8,6 +8,7 @@ use sluicegate_limiter::{Time, Usage};
 
 use super::ending::Ending;
 use super::verdict::{Evaluated, Matched, SkipReason};
+use crate::keys::Fingerprint;
 use crate::limit::{self, Ask, Decision, SelectedLimit, Store};
 use crate::metrics::{LimitMetrics, Outcome};
 use crate::process_state::ProcessState;
@@ -129,11 +130,16 @@ impl View {
         if *unavailable {
             return; // there are no verdicts
         }
-        let asks = &evaluated.matched.asks;
-        for ((asked, verdict), ask) in evaluated.matched.selected.iter().zip(verdicts).zip(asks) {
+        let Matched { selected, asks, fair, .. } = evaluated.matched;
+        for (at, ((asked, verdict), ask)) in selected.iter().zip(verdicts).zip(asks).enumerate() {
             let metrics = &self.limits[asked.index];
             if !asked.candidate {
-                self.tops[asked.index].count(ask.key, &ask.text, verdict.answer.is_err());
+                // A limit with `fair` has one key: whoever takes from it is counted.
+                let (key, text) = match fair.iter().find(|fair| fair.at == at) {
+                    Some(fair) => (Fingerprint::from_hash(fair.consumer.key), &fair.text),
+                    None => (ask.key, &ask.text),
+                };
+                self.tops[asked.index].count(key, text, verdict.answer.is_err());
             }
             metrics.count(match (verdict.answer, asked.limit.enforces()) {
                 (Err(_), _) if asked.candidate => Outcome::CandidateRefused,

@@ -143,8 +143,7 @@ impl Supervisor {
                 let limits = snapshot.limits.iter().filter(|limit| limit.config.shared);
                 let names: Vec<&str> = limits.map(|limit| limit.config.name.as_str()).collect();
                 if let Some(store) = store.filter(|_| !names.is_empty()) {
-                    let shown = snapshot.shown_keys();
-                    let told = shared.tops.publish(names.into_iter(), |key| shown.text(key));
+                    let told = shared.tops.publish(names.into_iter(), snapshot.show_in_top());
                     let _ = store.publish(&told).await; // the next one is told soon
                 }
             }

@@ -25,6 +25,9 @@ pub struct ShownTop {
 pub struct ShownCount {
     /// The key; `None` for requests without it.
     pub key: Option<String>,
+    /// The consumer whose API key it is, if consumers are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumer: Option<String>,
     /// Its requests, or more.
     pub count: u64,
     /// By how much `count` may be too high.
@@ -35,11 +38,13 @@ pub struct ShownCount {
 type Published = BTreeMap<String, [ShownTop; 2]>;
 
 impl Ranking {
-    /// At most so many keys, as `show` shows them.
-    pub fn shown(self, most: usize, show: impl Fn(&[u8]) -> Option<String>) -> ShownTop {
+    /// At most so many keys, as `show` shows them: the text of a key, and its consumer.
+    pub fn shown(self, most: usize, show: impl Fn(&[u8]) -> (Option<String>, Option<String>)) -> ShownTop {
         let Self { keys, unseen } = self.cut(most);
-        let shown =
-            |one: &super::Counted| ShownCount { key: show(&one.text), count: one.count, error: one.error };
+        let shown = |one: &super::Counted| {
+            let (key, consumer) = show(&one.text);
+            ShownCount { key, consumer, count: one.count, error: one.error }
+        };
         ShownTop { keys: keys.iter().map(shown).collect(), unseen }
     }
 }
@@ -49,7 +54,7 @@ impl Tops {
     pub fn publish<'l>(
         &self,
         limits: impl Iterator<Item = &'l str>,
-        show: impl Fn(&[u8]) -> Option<String>,
+        show: impl Fn(&[u8]) -> (Option<String>, Option<String>),
     ) -> String {
         let limits: Vec<&str> = limits.collect();
         let most = (PUBLISHED_OF_ALL / limits.len().max(1)).clamp(PUBLISHED_AT_LEAST, PUBLISHED);
@@ -75,12 +80,12 @@ pub fn published(text: &str, limit: &str, rank: Rank) -> Option<ShownTop> {
 pub fn merged(parts: &[ShownTop], most: usize) -> Vec<ShownCount> {
     let mut merger = Merger::new();
     for part in parts {
-        merger.add(part.keys.iter().map(|one| (&one.key, &one.key, one.count, one.error)), part.unseen);
+        merger.add(part.keys.iter().map(|one| (&one.key, one, one.count, one.error)), part.unseen);
     }
     let mut keys: Vec<ShownCount> = merger
         .finish()
         .0
-        .map(|(key, count, error)| ShownCount { key: key.clone(), count, error })
+        .map(|(one, count, error)| ShownCount { count, error, ..one.clone() })
         .filter(|one| one.count > one.error)
         .collect();
     keys.sort_unstable_by(|one, other| (other.count, &one.key).cmp(&(one.count, &other.key)));
@@ -95,6 +100,7 @@ mod tests {
     fn top(keys: &[(&str, u64, u64)], unseen: u64) -> ShownTop {
         let one = |(key, count, error): &(&str, u64, u64)| ShownCount {
             key: (!key.is_empty()).then(|| (*key).to_owned()),
+            consumer: None,
             count: *count,
             error: *error,
         };
@@ -116,7 +122,8 @@ mod tests {
         let worker = tops.of_worker("l", 0);
         let key = crate::keys::Fingerprint::from_hash(7);
         (0..3).for_each(|_| worker.count(key, &crate::keys::KeyText::from_slice(b"k"), true));
-        let text = tops.publish(["l"].into_iter(), |key| Some(String::from_utf8_lossy(key).into_owned()));
+        let text =
+            tops.publish(["l"].into_iter(), |key| (Some(String::from_utf8_lossy(key).into_owned()), None));
         let told = Some(top(&[("k", 3, 0)], 0));
         assert_eq!(
             (published(&text, "l", Rank::Refused), published(&text, "l", Rank::Requests)),

@@ -40,6 +40,7 @@ mod failures;
 mod fair;
 mod foreign_words;
 mod forwarding;
+mod found_keys;
 mod grpc;
 mod guessing;
 mod h1_bodies;

@@ -118,6 +118,19 @@ fn only_durations_are_taken_for_durations() {
     assert!(text(&nonsense).contains("the number of a field"), "{}", text(&nonsense));
 }
 
+/// The times of HAProxy have no zone, and the report says what they are taken for.
+#[test]
+fn times_without_a_zone_are_taken_for_utc() {
+    let log = include_str!("../logs/haproxy-httplog.log");
+    let folder = Folder::with(&[("gateway.yaml", PER_IP), ("log", log)]);
+    let report = report(&folder, &["log"]);
+    assert!(
+        trust(&report).contains("HAProxy writes times without a zone: they are taken for UTC"),
+        "{}",
+        trust(&report)
+    );
+}
+
 /// A gateway's own log says who sent a request, and under which key it was counted.
 #[test]
 fn a_log_says_who_sent_the_requests() {

@@ -120,7 +120,7 @@ impl Admin {
         let capacity = quota.unwrap_or(limit.config.quota).capacity();
         let keys = keys_of(snapshot, rule);
         if limit.config.shared {
-            let usage = self.left_in_store(snapshot, limit, (&rule.key, &keys)).await;
+            let usage = self.left_in_store(snapshot, limit, &keys).await;
             let told = |usage: Usage| json!({ "key": rule.key, "remaining": usage.remaining, "capacity_after": capacity });
             return usage.map(told).into_iter().collect();
         }

@@ -6,6 +6,7 @@ use indicatif::ProgressBar;
 use sluicegate_limiter::{Span, Time};
 
 use super::logs::{self, STDIN};
+use crate::clock::rfc3339;
 use crate::replay::{Known, LineParser};
 
 /// The lines that are read to find the first time of a file.
@@ -69,14 +70,10 @@ impl Spans {
 
 /// The error that two logs overlap.
 pub(super) fn overlapping(before: &str, next: &str, (latest, time): (Time, Time)) -> String {
-    let at = |time: Time| {
-        let stamp = jiff::Timestamp::from_nanosecond(i128::from(time.as_nanos())).unwrap_or_default();
-        stamp.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-    };
     format!(
         "{before} and {next} overlap: the first goes on to {}, the second begins at {}. Requests must come in the order of their \
          times: merge the two, or replay them one by one",
-        at(latest),
-        at(time)
+        rfc3339(latest),
+        rfc3339(time)
     )
 }
