@@ -5,7 +5,7 @@
 
 use sluicegate_config::{Accept, TraceConfig};
 use sluicegate_wire::Headers;
-use sluicegate_wire::number::write_hex;
+use sluicegate_wire::number::hex;
 
 const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
@@ -69,19 +69,13 @@ impl Trace {
             headers.remove(TRACESTATE);
             return;
         };
-        headers.insert_with(TRACEPARENT, |out| {
-            out.extend_from_slice(b"00-");
-            write_hex(out, (trace.id >> 64) as u64);
-            write_hex(out, trace.id as u64);
-            out.push(b'-');
-            write_hex(out, trace.span);
-            out.extend_from_slice(match trace.flags {
-                0 => b"-00",
-                SAMPLED => b"-01",
-                2 => b"-02",
-                _ => b"-03",
-            });
-        });
+        let mut value = *b"00-................................-................-00";
+        value[3..19].copy_from_slice(&hex((trace.id >> 64) as u64));
+        value[19..35].copy_from_slice(&hex(trace.id as u64));
+        value[36..52].copy_from_slice(&hex(trace.span));
+        value[54] += trace.flags & KNOWN;
+        headers.remove(TRACEPARENT);
+        headers.append_unchecked(TRACEPARENT.as_bytes(), &value);
         if trace.parent.is_none() {
             headers.remove(TRACESTATE); // it belongs to a traceparent that is not forwarded
         } else {

@@ -38,7 +38,7 @@ impl Admin {
         let Some(url) = parameter(query, "url") else {
             return problem(
                 StatusCode::BAD_REQUEST,
-                "say which request: `url`, and if needed `method`, `header`, `from`, `listener`; or `request`, the id of a \
+                "say which request: `url`, and if needed `method`, `header`, `from`, `listener`, `consumer`; or `request`, the id of a \
                  refused request",
             );
         };
@@ -48,6 +48,7 @@ impl Admin {
             headers: parameters(query, "header"),
             from,
             listener: parameter(query, "listener"),
+            consumer: parameter(query, "consumer"),
         };
         let live = Live { store: self.store.borrow().clone(), clock: self.shared.clock };
         match snapshot.explain(&question, Some(&live), now).await {

@@ -30,11 +30,17 @@ impl LogIdentity {
         if !self.names_anybody() {
             return None;
         }
-        let text = |value: &Option<String>| value.as_deref().map(Box::<str>::from);
-        let admission =
-            Admission { consumer: text(&self.consumer), plan: text(&self.plan), rate: None, cost: None };
+        let known = self.consumer.as_deref().and_then(|name| consumers?.named(name));
+        // Of a consumer in the file, the file says what this does not: the plan.
+        let unknown = self.consumer.as_deref().filter(|_| known.is_none());
+        let admission = Admission {
+            consumer: unknown.map(Box::from),
+            plan: self.plan.as_deref().map(Box::from),
+            rate: None,
+            cost: None,
+        };
         Some(Identity {
-            key: self.consumer.as_deref().and_then(|name| consumers?.named(name)),
+            key: known,
             token: self.user.as_deref().map(|user| Arc::new(Verified::of_log(user))),
             admission: Some(Arc::new(admission)),
         })

@@ -167,6 +167,12 @@ impl Answers {
         Self { logged, ..Self::offline() }
     }
 
+    /// Those for a request that is taken for one of this consumer.
+    pub fn of_consumer(name: &str) -> Self {
+        let identity = LogIdentity { consumer: Some(name.to_owned()), ..LogIdentity::default() };
+        Self { logged: Some(Box::new(identity)), ..Self::default() }
+    }
+
     /// A limit, and the key that the request had there by the word of its log.
     #[inline]
     pub(crate) fn logged_key(&self) -> Option<&(String, String)> {

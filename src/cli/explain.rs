@@ -21,6 +21,7 @@ use crate::snapshot::SnapshotBuilder;
                   Exit code: 0 if the request is explained, whatever its outcome; 1 if an argument or the file is wrong, or the \
                   gateway cannot be reached.\n\n\
                   Examples:\n  sluicegate explain GET /v1/items -H 'X-Api-Key: k1' --from 203.0.113.9\n  \
+                  sluicegate explain GET /v1/items --consumer acme --admin 127.0.0.1:9090\n  \
                   sluicegate explain POST https://api.example.com/login --admin 127.0.0.1:9090\n  \
                   sluicegate explain --request 8a7dd0c3d22b20fd    why was this one refused?"
 )]
@@ -40,8 +41,11 @@ pub(super) struct Args {
     /// The name of the listener that the request comes in on [default: the first in the file]
     #[arg(long, value_name = "NAME")]
     listener: Option<String>,
+    /// The consumer who sends it, in place of credentials in the headers: with the plan and rates of this consumer
+    #[arg(long, value_name = "NAME")]
+    consumer: Option<String>,
     /// The id of a request that was refused within the last hour: a running gateway is asked
-    #[arg(long, value_name = "ID", conflicts_with_all = ["method", "headers"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["method", "headers", "consumer"])]
     request: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -80,6 +84,7 @@ fn offline(args: &Args) -> Result<Explanation, String> {
         headers: args.headers.clone(),
         from: args.from,
         listener: args.listener.clone(),
+        consumer: args.consumer.clone(),
     };
     let source = &args.rules.config;
     let loaded = source.load().map_err(|error| format!("cannot read {source}: {error}"))?;
@@ -106,6 +111,7 @@ fn asked(args: &Args, admin: &AdminOptions) -> Result<Explanation, String> {
             args.headers.iter().for_each(|header| add("header", header));
             add("from", &args.from.to_string());
             args.listener.iter().for_each(|listener| add("listener", listener));
+            args.consumer.iter().for_each(|consumer| add("consumer", consumer));
         }
     }
     let told: Value = AdminClient::new(admin)?.json(&format!("/explain?{}", query.join("&")))?;

@@ -115,6 +115,7 @@ impl Snapshot {
                 found.ok_or_else(|| format!("there is no listener called `{}`", name.escape_debug()))?
             }
         };
+        let answers = self.answers_for(question.consumer.as_deref())?;
         let config = &self.config;
         let (proxies, lists) = (&config.client_ip, &config.resources.lists);
         let client = client_address::resolve(proxies, lists, question.from, &parts.headers);
@@ -123,9 +124,19 @@ impl Snapshot {
             client_why: client::why(self, question.from, client, &parts.headers),
             ..Explanation::default()
         };
-        self.decide(&mut explanation, &parts, (listener, client), live, now).await;
+        self.decide(&mut explanation, &parts, (listener, client), answers, live, now).await;
         explanation.passed_over = self.passed_over(&parts, listener, explanation.route.as_deref());
         Ok(explanation)
+    }
+
+    /// Who sends the request, if the question names a consumer.
+    fn answers_for(&self, consumer: Option<&str>) -> Result<Answers, String> {
+        let Some(name) = consumer else { return Ok(Answers::default()) };
+        let known = self.config.known_consumers();
+        if known.is_some_and(|(_, known)| known.named(name).is_none()) {
+            return Err(format!("there is no consumer called `{}`", name.escape_debug()));
+        }
+        Ok(Answers::of_consumer(name))
     }
 
     /// Matches the request and evaluates its limits on copies of their states.
@@ -134,11 +145,11 @@ impl Snapshot {
         explanation: &mut Explanation,
         parts: &RequestHead,
         (listener, client): (usize, IpAddr),
+        mut answers: Answers,
         live: Option<&Live>,
         now: Time,
     ) {
         let mut rules = Vec::new();
-        let mut answers = Answers::default();
         let (mut matched, reject) = loop {
             let origin = Origin { listener, client, tls: None, rules: &rules };
             match match_answered(self, origin, parts, now, &|_| false, &answers) {

@@ -18,6 +18,8 @@ pub struct Question {
     pub from: IpAddr,
     /// The listener that it comes in on; `None` for the first.
     pub listener: Option<String>,
+    /// The consumer who sends it, in place of credentials in the headers.
+    pub consumer: Option<String>,
 }
 
 impl Question {

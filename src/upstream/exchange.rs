@@ -135,12 +135,12 @@ impl Exchange {
         drop(self.place.take());
     }
 
-    /// The upstream has answered, well or not.
-    pub(crate) fn set_answered_well(&self, well: bool) {
-        if let Some(mut place) = self.place.take() {
-            place.answered(well);
-            self.place.set(Some(place));
-        }
+    /// The upstream has answered, well or not. Returns whether the request has a place among those in flight.
+    pub(crate) fn set_answered_well(&self, well: bool) -> bool {
+        let Some(mut place) = self.place.take() else { return false };
+        place.answered(well);
+        self.place.set(Some(place));
+        true
     }
 
     /// Bytes of the response body that were given to the connection.

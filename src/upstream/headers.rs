@@ -175,7 +175,7 @@ pub(super) fn request(
         let all = all.join(&b", "[..]);
         headers.insert(X_FORWARDED_FOR, all);
     } else {
-        headers.append(X_FORWARDED_FOR, peer);
+        headers.append_unchecked(X_FORWARDED_FOR.as_bytes(), peer);
     }
     if let Some(authority) = authority.filter(|_| hosts == 0) {
         headers.append(header::HOST, authority);
@@ -184,7 +184,7 @@ pub(super) fn request(
         headers.append_copy(X_FORWARDED_HOST, "host");
     }
     if !forwarded_proto {
-        headers.append(X_FORWARDED_PROTO, connection.scheme());
+        headers.append_unchecked(X_FORWARDED_PROTO.as_bytes(), connection.scheme().as_bytes());
     }
 }
 

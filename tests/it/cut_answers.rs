@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{Exchange, Gateway, Upstream, until};
+use crate::harness::h2::{DATA, H2, RST_STREAM, frame, get, stream};
+use crate::harness::{Exchange, Gateway, Upstream, deadline, until};
 
 const FILE: &str = "access_log: access.log\n\
     upstreams: {api: {servers: [\"http://{upstream}\"], timeouts: {idle: 400ms}}}\n\
@@ -35,7 +36,7 @@ fn upstream() -> Upstream {
                 exchange.write("nothing\r\n");
                 exchange.silence();
             }
-            "/idle" => {
+            "/idle" | "/upload" => {
                 begin(exchange, chunked, "a\r\n0123456789\r\n");
                 exchange.silence();
             }
@@ -104,4 +105,57 @@ fn an_answer_that_is_cut_says_why() {
         gateway.metric("sluicegate_responses_cut_total", &[("route", route), ("reason", "client_left")])
     };
     assert_eq!((count("api"), count("total")), (1.0, 0.0), "nothing else was cut");
+}
+
+/// Over HTTP/2 a stream that is cut is reset, and others go on. A stream that the client resets is one that it has left.
+#[test]
+fn a_stream_that_is_cut_says_why() {
+    const CANCEL: u32 = 8;
+    let upstream = upstream();
+    let gateway = Gateway::before(&upstream, FILE);
+    let mut h2 = H2::connect(gateway.edge);
+    let cuts = [
+        ("/reset", "upstream_reset"),
+        ("/closed", "upstream_closed"),
+        ("/malformed", "upstream_malformed"),
+        ("/idle", "upstream_idle"),
+        ("/total", "total_timeout"),
+        ("/left", "client_left"),
+    ];
+    for (at, (path, reason)) in (0..).zip(cuts) {
+        let stream = stream(at);
+        h2.send(get(stream, path));
+        if reason == "client_left" {
+            let data = h2.until(deadline(), |frame| frame.stream == stream && frame.kind == DATA);
+            assert!(data.is_some(), "the answer has begun");
+            h2.send(frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes()));
+        } else {
+            let end = h2.until(deadline(), |frame| frame.stream == stream && frame.kind == RST_STREAM);
+            assert!(end.is_some(), "{path}");
+        }
+        let line = line(&gateway, path);
+        assert_eq!((&line["status"], &line["complete"]), (&200.into(), &false.into()), "{line}");
+        assert_eq!(line["cut"], reason, "{line}");
+        let route = if path == "/total" { "total" } else { "api" };
+        let labels = [("route", route), ("reason", reason)];
+        assert_eq!(gateway.metric("sluicegate_responses_cut_total", &labels), 1.0, "{path}");
+    }
+    assert!(h2.serves(stream(cuts.len() as u32)));
+}
+
+/// A client that breaks its upload while the answer is on its way has cut the answer itself.
+#[test]
+fn a_broken_upload_cuts_its_answer() {
+    let upstream = upstream();
+    let gateway = Gateway::before(&upstream, FILE);
+    let mut client = gateway.client();
+    client.request("POST", "/upload", &[("transfer-encoding", "chunked")]).send("5\r\nhello\r\n");
+    assert!(client.writer().read(&mut [0; 64]).unwrap() > 0, "the answer has begun");
+    client.send("no chunk\r\n");
+    let _ = client.writer().read_to_end(&mut Vec::new()); // to its end, or to a reset
+    let line = line(&gateway, "/upload");
+    assert_eq!((&line["status"], &line["complete"]), (&200.into(), &false.into()), "{line}");
+    assert_eq!(line["cut"], "upload_failed", "{line}");
+    let labels = [("route", "api"), ("reason", "upload_failed")];
+    assert_eq!(gateway.metric("sluicegate_responses_cut_total", &labels), 1.0);
 }

@@ -121,6 +121,39 @@ fn an_explanation_names_everything() {
     assert!(text(&people).contains("route       api"), "{}", text(&people));
 }
 
+/// A consumer is explained without a credential: its name is the key, and it has its plan.
+#[test]
+fn a_consumer_needs_no_credential() {
+    let folder = Folder::with(&[
+        (
+            "gateway.yaml",
+            "listen: [127.0.0.1:18080]\nauth: {api_key: {consumers: consumers.yaml}}\n\
+             limits: {all: {key: consumer, rate: 5/min, plans: {pro: {rate: 50/min}}}}\n\
+             routes: [{name: api, respond: {status: 200}, limits: [all]}]\n",
+        ),
+        (
+            "consumers.yaml",
+            "- {name: acme, plan: pro, key: 'sha256:6ab9f1eb8f7d3388f4f9d586f66e99fd54080df2c446f0e58668b09c08a16dd0'}\n\
+             - {name: beta, key: 'sha256:015f7e6bc5aeaf483724089e9252cc13b50951a6b69412522765cff4d780306e'}\n",
+        ),
+    ]);
+    let run = |args: &[&str]| folder.run(&[&["explain", "--json", "GET", "/"], args].concat());
+    for (consumer, key, capacity) in [("acme", "k1", 50), ("beta", "k2", 5)] {
+        let by_name = run(&["--consumer", consumer]);
+        assert_eq!(by_name.status.code(), Some(0), "{}", text(&by_name));
+        let told = serde_json::from_slice::<Value>(&by_name.stdout).unwrap();
+        assert_eq!((&told["consumer"], &told["outcome"]), (&json!(consumer), &json!("admitted")), "{told}");
+        let limit = &told["limits"][0];
+        assert_eq!(limit["key"], format!("consumer:{consumer}"), "{told}");
+        assert_eq!(limit["remaining"], capacity, "{told}");
+        let by_key = run(&["-H", &format!("X-Api-Key: {key}")]);
+        assert_eq!(by_key.stdout, by_name.stdout, "as with the credential");
+    }
+    let unknown = run(&["--consumer", "gamma"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(text(&unknown).contains("there is no consumer called `gamma`"), "{}", text(&unknown));
+}
+
 /// The log lines of the refused requests by their ids.
 fn logged(gateway: &Gateway, count: usize) -> BTreeMap<String, Value> {
     until("all requests are logged", || {

@@ -34,12 +34,6 @@ pub fn hex(number: u64) -> [u8; 16] {
     text
 }
 
-/// Appends a number as 16 hexadecimal digits in lower case.
-#[inline]
-pub fn write_hex(out: &mut Vec<u8>, number: u64) {
-    out.extend_from_slice(&hex(number));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

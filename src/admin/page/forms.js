@@ -6,7 +6,7 @@ at('explain-form').addEventListener('submit', async event => {
   else {
     query.set('method', at('e-method').value || 'GET');
     query.set('url', at('e-url').value);
-    if (at('e-from').value) query.set('from', at('e-from').value.trim());
+    for (const name of ['from', 'consumer']) if (at(`e-${name}`).value) query.set(name, at(`e-${name}`).value.trim());
     for (const line of at('e-headers').value.split('\n')) if (line.trim()) query.append('header', line.trim());
   }
   at('explained').replaceChildren();

@@ -89,21 +89,19 @@ async function showTop() {
   const bans = of && of.banned ? await read(`limits/${encodeURIComponent(name)}/bans`) : null;
   if (name !== open) return;
   const rows = top => top.keys.map(one => {
-    const readable = one.key !== null && !one.key.includes('sha256:');
+    const readable = one.key !== null && !one.key.includes('sha256:') && !top.fair_by;
     const plain = readable ? one.key.split(',').map(part => part.slice(part.indexOf(':') + 1)).join(',') : null;
     const act = (text, work) => el('button', {type: 'button', class: 'link', text, onclick: work});
-    return el('tr', {}, el('td', {}, el('code', {text: one.key === null ? '(no key)' : one.key})), el('td', {class: 'number', text: number(one.count) + (one.error ? ` ± ${number(one.error)}` : '')}),
-      el('td', {}, ...(readable ? [act('pardon', () => pardon(name, plain)), ...(at('rules').hidden ? [] : [act('rule', () => ruleFor(name, plain))])] : [])));
+    return el('tr', {}, el('td', {}, el('code', {text: one.key === null ? '(no key)' : one.key}), one.consumer ? ` (${one.consumer})` : ''), el('td', {class: 'number', text: number(one.count) + (one.error ? ` ± ${number(one.error)}` : '')}),
+      el('td', {}, ...(one.key !== null && !top.fair_by ? [act('pardon', () => pardon(name, one.key))] : []), ...(readable && !at('rules').hidden ? [act('rule', () => ruleFor(name, plain))] : [])));
   });
   const list = (title, top) => el('div', {class: 'scroll'}, el('h3', {text: title}), top.keys.length ? el('table', {}, ...rows(top)) : el('p', {class: 'quiet', text: 'none'}));
   place.replaceChildren(el('h3', {text: `Keys of ${name}, last hour`}), el('p', {id: 'pardon-said', role: 'status', text: pardoned}), el('div', {class: 'columns'}, list('most refused', refused), list('busiest', requests)), ...(bans ? [banned(name, bans)] : []));
 }
 function banned(limit, bans) {
   const row = one => {
-    const readable = one.key !== null && !one.key.includes('sha256:');
-    const plain = readable ? one.key.split(',').map(part => part.slice(part.indexOf(':') + 1)).join(',') : null;
-    return el('tr', {}, el('td', {}, el('code', {text: one.key === null ? '(no key)' : one.key})), el('td', {text: `until ${one.until}, ${duration(one.banned_for)} left`}),
-      el('td', {}, readable ? el('button', {type: 'button', class: 'link', text: 'pardon', onclick: () => pardon(limit, plain)}) : null));
+    return el('tr', {}, el('td', {}, el('code', {text: one.key === null ? '(no key)' : one.key}), one.consumer ? ` (${one.consumer})` : ''), el('td', {text: `until ${one.until}, ${duration(one.banned_for)} left`}),
+      el('td', {}, one.key === null ? null : el('button', {type: 'button', class: 'link', text: 'pardon', onclick: () => pardon(limit, one.key)})));
   };
   return el('div', {class: 'scroll'}, el('h3', {text: counted(bans.banned, 'banned key')}), el('table', {}, ...bans.keys.map(row)),
     ...(bans.others ? [el('p', {class: 'quiet', text: `${counted(bans.others, 'other')}, not among the most refused keys`})] : []));

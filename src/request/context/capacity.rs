@@ -159,9 +159,10 @@ impl RequestContext {
             Ok(response) => {
                 let is_overloaded =
                     [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT].contains(&response.status);
-                self.exchange.set_answered_well(!is_overloaded);
-                let streams = response.headers.only(header::CONTENT_TYPE).is_some_and(is_stream);
-                if streams || response.status == StatusCode::SWITCHING_PROTOCOLS {
+                let streams = || response.headers.only(header::CONTENT_TYPE).is_some_and(is_stream);
+                if self.exchange.set_answered_well(!is_overloaded)
+                    && (response.status == StatusCode::SWITCHING_PROTOCOLS || streams())
+                {
                     // It may go on for hours without any work for the upstream.
                     self.exchange.leave_place();
                 }
