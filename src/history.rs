@@ -210,7 +210,7 @@ mod tests {
     use sluicegate_limiter::Span;
 
     use super::*;
-    use crate::metrics::Outcome;
+    use crate::limit_outcome::LimitOutcome;
 
     const BEGUN: u64 = 1_795_000_000;
 
@@ -225,7 +225,7 @@ mod tests {
         let (history, metrics) = (History::default(), Metrics::default());
         for second in 0..=4_000 {
             (0..second % 3).for_each(|_| metrics.route("api", 0).finish(200, Span::from_millis(2)));
-            metrics.limit("l", 1).count(Outcome::Refused);
+            metrics.limit("l", 1).count(LimitOutcome::Refused);
             if second != 3_950 {
                 history.sample(&metrics, BEGUN + second);
             }

@@ -35,6 +35,7 @@ pub mod history;
 pub mod http_client;
 pub mod keys;
 pub mod limit;
+pub mod limit_outcome;
 pub mod lists;
 pub mod message;
 pub mod metrics;

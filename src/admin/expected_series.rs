@@ -6,7 +6,8 @@ use std::sync::Arc;
 use sluicegate_limiter::Quota;
 
 use crate::limit::Limit;
-use crate::metrics::{ExpectedSeries, Outcome, Refusal};
+use crate::limit_outcome::LimitOutcome;
+use crate::metrics::{ExpectedSeries, Refusal};
 use crate::refusal_reason::RefusalReason;
 use crate::snapshot::{Route, Snapshot, Target};
 use sluicegate_config::{ListenerConfig, Mode, OnFailure, OnMissing, OnStoreFailure, RouteConfig};
@@ -84,17 +85,17 @@ impl ExpectedSeries for Expected<'_> {
         }
     }
 
-    fn outcome(&self, limit: &str, outcome: Outcome) -> bool {
+    fn outcome(&self, limit: &str, outcome: LimitOutcome) -> bool {
         let Some(limit) = self.limits.get(limit).filter(|limit| limit.config.mode != Mode::Off) else {
             return false;
         };
         match outcome {
-            Outcome::Admitted => true,
-            Outcome::Refused => limit.enforces(),
-            Outcome::ShadowRefused => !limit.enforces(),
-            Outcome::Exempt => limit.config.exempt != Default::default(),
-            Outcome::Skipped => limit.config.on_missing == OnMissing::Skip,
-            Outcome::CandidateRefused => limit.candidate.is_some(),
+            LimitOutcome::Admitted => true,
+            LimitOutcome::Refused => limit.enforces(),
+            LimitOutcome::ShadowRefused => !limit.enforces(),
+            LimitOutcome::Exempt => limit.config.exempt != Default::default(),
+            LimitOutcome::Skipped => limit.config.on_missing == OnMissing::Skip,
+            LimitOutcome::CandidateRefused => limit.candidate.is_some(),
         }
     }
 

@@ -8,6 +8,7 @@ use sluicegate_limiter::{Refusal, Span, Time, Usage};
 
 use crate::keys::{Fingerprint, KeyText};
 use crate::limit::SelectedLimit;
+use crate::limit_outcome::LimitOutcome;
 use crate::request::verdict::{Evaluated, Matched, SkipReason};
 use crate::rules::KeyQuestion;
 use crate::snapshot::Snapshot;
@@ -54,13 +55,7 @@ impl ExplainedLimit {
     /// What the limit says.
     pub(super) fn set_answer(&mut self, answer: Result<Span, Refusal>, (enforced, candidate): (bool, bool)) {
         self.candidate = candidate;
-        self.outcome = match answer {
-            Ok(_) => "admitted",
-            Err(_) if candidate => "candidate_refused",
-            Err(_) if enforced => "refused",
-            Err(_) => "shadow_refused",
-        }
-        .to_owned();
+        self.outcome = LimitOutcome::of(answer.is_ok(), enforced, candidate).name().to_owned();
         match answer {
             Ok(delay) if !delay.is_zero() => {
                 self.why = Some(format!("it is held for {} s", seconds(delay)));
@@ -120,13 +115,15 @@ impl Snapshot {
         all.sort_by_key(|limit| limit.candidate); // behind those that decide
         for (index, reason) in skipped {
             let (outcome, why) = match reason {
-                SkipReason::Exempt => ("exempt", "the client, its plan or its key is exempt"),
-                SkipReason::NoKey => ("skipped", "the request lacks the key, and `on_missing` is `skip`"),
-                SkipReason::NotApplicable => ("skipped", "`when` does not cover the request"),
+                SkipReason::Exempt => (LimitOutcome::Exempt, "the client, its plan or its key is exempt"),
+                SkipReason::NoKey => {
+                    (LimitOutcome::Skipped, "the request lacks the key, and `on_missing` is `skip`")
+                }
+                SkipReason::NotApplicable => (LimitOutcome::Skipped, "`when` does not cover the request"),
             };
             all.push(ExplainedLimit {
                 name: self.limits[*index].config.name.clone(),
-                outcome: outcome.to_owned(),
+                outcome: outcome.name().to_owned(),
                 why: Some(why.to_owned()),
                 ..ExplainedLimit::default()
             });

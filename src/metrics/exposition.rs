@@ -14,8 +14,9 @@ use super::families::{self, Family};
 use super::listeners::{Handshake, Refusal};
 use super::process;
 use super::registry::{Metrics, PerWorker, Series};
-use super::worker_counters::{BOUNDS, CODES, Counter, Histogram, Outcome, StoreMetrics, UpstreamOutcome};
+use super::worker_counters::{BOUNDS, CODES, Counter, Histogram, StoreMetrics, UpstreamOutcome};
 use crate::cut_reason::CutReason;
+use crate::limit_outcome::LimitOutcome;
 use crate::refusal_reason::RefusalReason;
 use sluicegate_config::OnStoreFailure;
 use sluicegate_counters_redis::Operation;
@@ -29,7 +30,7 @@ pub(crate) trait ExpectedSeries {
     /// Whether the gateway may refuse requests of a route for this reason.
     fn reason(&self, route: &str, reason: RefusalReason) -> bool;
     /// Whether a limit may have this outcome.
-    fn outcome(&self, limit: &str, outcome: Outcome) -> bool;
+    fn outcome(&self, limit: &str, outcome: LimitOutcome) -> bool;
     /// Whether a limit delays requests.
     fn delays(&self, limit: &str) -> bool;
     /// Whether a limit applies this policy when the store does not answer.
@@ -194,7 +195,7 @@ impl Scrape {
     }
 
     fn limits(&mut self, series: &Series, expected: &impl ExpectedSeries) {
-        let labels = Outcome::ALL.iter().map(|outcome| (outcome.name(), *outcome));
+        let labels = LimitOutcome::ALL.iter().map(|outcome| (outcome.name(), *outcome));
         let is_expected = |limit: &str, outcome| expected.outcome(limit, outcome);
         let outcomes = by_label(&series.limits, labels, |worker| &worker.outcomes, is_expected);
         self.counters(&families::DECISIONS, outcomes);

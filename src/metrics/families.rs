@@ -6,9 +6,10 @@ use prometheus::proto::MetricType;
 use super::consumers::ConsumerOutcome;
 use super::listeners::{Handshake, Refusal};
 use super::otlp::{OUTCOMES, Signal};
-use super::worker_counters::{Outcome, UpstreamOutcome};
+use super::worker_counters::UpstreamOutcome;
 use crate::auth::Asking;
 use crate::cut_reason::CutReason;
+use crate::limit_outcome::LimitOutcome;
 use crate::own_load::RESOURCES;
 use crate::refusal_reason::RefusalReason;
 use sluicegate_config::{OnStoreFailure, Priority};
@@ -105,7 +106,7 @@ families! {
     AUTH_CALLS = "sluicegate_auth_calls_total", COUNTER,
         [these("service", &["introspection", "check"]), these("outcome", Asking::NAMES)],
         "Calls of the token introspection and of the external check by outcome; answers from the cache are not counted.";
-    DECISIONS = "sluicegate_limit_decisions_total", COUNTER, [LIMIT, these("outcome", Outcome::NAMES)],
+    DECISIONS = "sluicegate_limit_decisions_total", COUNTER, [LIMIT, these("outcome", LimitOutcome::NAMES)],
         "Requests by the result of the limit.";
     WARNINGS = "sluicegate_limit_warnings_total", COUNTER, [LIMIT],
         "How often a key came to use the part of the limit that `warn` says.";

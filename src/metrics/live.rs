@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::registry::{Metrics, PerWorker, Series};
-use super::worker_counters::{BOUNDS, CODES, Histogram, LimitMetrics, Outcome, RouteMetrics};
+use super::worker_counters::{BOUNDS, CODES, Histogram, LimitMetrics, RouteMetrics};
+use crate::limit_outcome::LimitOutcome;
 use crate::refusal_reason::RefusalReason;
 
 /// The number of buckets of a histogram of durations.
@@ -70,14 +71,14 @@ impl Metrics {
         for worker in series.routes.values().flat_map(BTreeMap::values) {
             add(&mut totals.requests, &requests(worker));
         }
-        let outcome = |workers: &BTreeMap<usize, Arc<LimitMetrics>>, outcome: Outcome| {
+        let outcome = |workers: &BTreeMap<usize, Arc<LimitMetrics>>, outcome: LimitOutcome| {
             workers.values().map(|worker| worker.outcomes[outcome as usize].get()).sum()
         };
         let limits: &PerWorker<LimitMetrics> = &series.limits;
         totals.limits = limits
             .iter()
             .map(|(name, workers)| {
-                let counts = [Outcome::Admitted, Outcome::Refused, Outcome::ShadowRefused]
+                let counts = [LimitOutcome::Admitted, LimitOutcome::Refused, LimitOutcome::ShadowRefused]
                     .map(|wanted| outcome(workers, wanted));
                 (name.clone(), counts)
             })
@@ -155,8 +156,8 @@ mod tests {
             metrics.route("api", worker).finish(code, Span::from_millis(millis));
         }
         metrics.route("api", 1).refused(RefusalReason::Limit);
-        metrics.limit("l", 0).count(Outcome::Admitted);
-        metrics.limit("l", 1).count(Outcome::Refused);
+        metrics.limit("l", 0).count(LimitOutcome::Admitted);
+        metrics.limit("l", 1).count(LimitOutcome::Refused);
         let totals = metrics.totals();
         assert_eq!((totals.requests, totals.limits["l"]), ([4, 1, 1], [1, 1, 0]));
         let api = &metrics.routes()["api"];

@@ -30,6 +30,4 @@ pub use otlp::{OtlpMetrics, Signal};
 pub(crate) use otlp_json::attribute;
 pub(crate) use prometheus::{Result, TEXT_FORMAT};
 pub use registry::{ConfiguredNames, Metrics};
-pub use worker_counters::{
-    LimitMetrics, Outcome, RouteMetrics, StoreMetrics, UpstreamMetrics, UpstreamOutcome,
-};
+pub use worker_counters::{LimitMetrics, RouteMetrics, StoreMetrics, UpstreamMetrics, UpstreamOutcome};

@@ -6,6 +6,7 @@ use sluicegate_counters_redis::{CallMetrics, Operation};
 use sluicegate_limiter::Span;
 
 use crate::cut_reason::CutReason;
+use crate::limit_outcome::LimitOutcome;
 use crate::named_enum::named_enum;
 use crate::refusal_reason::RefusalReason;
 use sluicegate_config::OnStoreFailure;
@@ -60,7 +61,7 @@ pub struct RouteMetrics {
 /// The counters that one worker has of one limit.
 #[derive(Debug, Default)]
 pub struct LimitMetrics {
-    pub(super) outcomes: [Counter; Outcome::ALL.len()],
+    pub(super) outcomes: [Counter; LimitOutcome::ALL.len()],
     pub(super) delay: Histogram,
     /// Decisions without the store, by `on_store_failure`.
     pub(super) fallback: [Counter; OnStoreFailure::WORDS.len()],
@@ -88,24 +89,6 @@ pub struct UpstreamMetrics {
     pub(super) retries: Counter,
     /// Requests that were sent in panic mode.
     pub(super) panics: Counter,
-}
-
-named_enum! {
-    /// The result of a limit for one request.
-    Outcome {
-        /// The request was admitted and charged.
-        Admitted = "admitted",
-        /// The request was refused.
-        Refused = "refused",
-        /// The request would have been refused if the limit were enforced.
-        ShadowRefused = "shadow_refused",
-        /// The client or key is exempt.
-        Exempt = "exempt",
-        /// The request did not have the key and was not counted.
-        Skipped = "skipped",
-        /// The candidate quota would have refused the request.
-        CandidateRefused = "candidate_refused",
-    }
 }
 
 named_enum! {
@@ -197,7 +180,7 @@ impl RouteMetrics {
 
 impl LimitMetrics {
     /// Counts the result of the limit for one request.
-    pub fn count(&self, outcome: Outcome) {
+    pub fn count(&self, outcome: LimitOutcome) {
         self.outcomes[outcome as usize].add(1);
     }
 

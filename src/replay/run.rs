@@ -21,6 +21,7 @@ use crate::auth::Answers;
 use crate::client_address;
 use crate::keys::KeyText;
 use crate::limit::{self, Decision, Holds, Limit};
+use crate::limit_outcome::LimitOutcome;
 use crate::request::early_reject::{EarlyExit, EarlyReject, Unauthenticated};
 use crate::request::pipeline::match_answered;
 use crate::request::verdict::{Matched, Origin, SkipReason};
@@ -286,18 +287,17 @@ impl<'s> Replay<'s> {
         for (one, verdict) in selected.iter().zip(&decision.verdicts) {
             let limit = one.limit;
             let count = &mut self.counts[one.index];
-            match (verdict.answer, limit.enforces()) {
-                (Err(_), _) if one.candidate => {
+            match one.outcome(verdict) {
+                LimitOutcome::CandidateRefused => {
                     count.candidate_refused += 1;
                     candidate.push(limit.config.name.as_str());
                 }
-                (Ok(_), _) if one.candidate => {}
-                (Err(_), true) => count.refused += 1,
-                (Err(_), false) => {
+                LimitOutcome::ShadowRefused => {
                     count.shadow_refused += 1;
                     shadow.push(limit.config.name.as_str());
                 }
-                (Ok(_), _) => count.admitted += u64::from(decision.admitted),
+                LimitOutcome::Refused => count.refused += 1,
+                _ => count.admitted += u64::from(decision.admitted && !one.candidate),
             }
         }
         let refused = reported.filter(|_| !decision.admitted);

@@ -10,7 +10,8 @@ use super::ending::Ending;
 use super::verdict::{Evaluated, Matched, SkipReason};
 use crate::keys::Fingerprint;
 use crate::limit::{self, Ask, Decision, SelectedLimit, Store};
-use crate::metrics::{LimitMetrics, Outcome};
+use crate::limit_outcome::LimitOutcome;
+use crate::metrics::LimitMetrics;
 use crate::process_state::ProcessState;
 use crate::refusals::RefusalLog;
 use crate::snapshot::Snapshot;
@@ -141,29 +142,25 @@ impl View {
                 };
                 self.tops[asked.index].count(key, text, verdict.answer.is_err());
             }
-            metrics.count(match (verdict.answer, asked.limit.enforces()) {
-                (Err(_), _) if asked.candidate => Outcome::CandidateRefused,
-                (Ok(_), _) if asked.candidate => continue, // the limit itself is counted
-                (Err(_), true) => Outcome::Refused,
-                (Err(_), false) => Outcome::ShadowRefused,
-                // Admitted by this limit but refused by another: nothing was taken, nothing is counted.
-                (Ok(_), _) if !admitted => continue,
-                (Ok(delay), enforces) => {
-                    if enforces {
-                        metrics.delay(delay);
-                    }
-                    let warned = asked.limit.warned.as_ref();
-                    if warned.is_some_and(|warned| warned.crosses(ask.key, verdict.usage)) {
-                        metrics.warned();
-                    }
-                    Outcome::Admitted
+            if let Ok(delay) = verdict.answer {
+                // Of a candidate, the limit itself is counted. If another limit refused the request, nothing was taken.
+                if asked.candidate || !admitted {
+                    continue;
                 }
-            });
+                if asked.limit.enforces() {
+                    metrics.delay(delay);
+                }
+                let warned = asked.limit.warned.as_ref();
+                if warned.is_some_and(|warned| warned.crosses(ask.key, verdict.usage)) {
+                    metrics.warned();
+                }
+            }
+            metrics.count(asked.outcome(verdict));
         }
         for (index, reason) in &evaluated.matched.skipped {
             let outcome = match reason {
-                SkipReason::Exempt => Outcome::Exempt,
-                SkipReason::NoKey => Outcome::Skipped,
+                SkipReason::Exempt => LimitOutcome::Exempt,
+                SkipReason::NoKey => LimitOutcome::Skipped,
                 SkipReason::NotApplicable => continue, // the limit does not cover the request
             };
             self.limits[*index].count(outcome);

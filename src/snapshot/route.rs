@@ -38,7 +38,7 @@ pub struct Route {
 pub struct RouteLimit {
     /// The limit.
     pub limit: Arc<Limit>,
-    /// Its index in [`Snapshot::limits`].
+    /// Its index in [`Snapshot::limits`](super::Snapshot::limits).
     pub index: usize,
     /// What a request costs on this route, if that differs from others.
     pub cost: Option<u64>,

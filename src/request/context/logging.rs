@@ -5,6 +5,7 @@ use sluicegate_limiter::Time;
 use super::RequestContext;
 use crate::access_log::{End, Outcome, Record};
 use crate::cut_reason::CutReason;
+use crate::limit_outcome::LimitOutcome;
 use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Evaluated, Matched};
 use crate::respond::{reported_verdict, retry_after};
@@ -98,9 +99,9 @@ impl RequestContext {
             }
             record.delay = decision.delay;
             for (selected, verdict) in selected.iter().zip(&decision.verdicts) {
-                match (verdict.answer, selected.limit.enforces()) {
-                    (Err(_), _) if selected.candidate => record.candidate.push(selected.index),
-                    (Err(_), false) => record.shadow.push(selected.index),
+                match selected.outcome(verdict) {
+                    LimitOutcome::CandidateRefused => record.candidate.push(selected.index),
+                    LimitOutcome::ShadowRefused => record.shadow.push(selected.index),
                     _ => {}
                 }
             }
