@@ -108,6 +108,14 @@ impl Admin {
             Ok(asked) => asked,
             Err(refusal) => return refusal,
         };
+        if asked.limit.fair.is_some() && !matches!(&*asked.text, "global" | "global:") {
+            // `top` ranks who shares the limit: a pardon of one of these would be one of all.
+            let why = format!(
+                "`{name}` has one key, `global`, which `fair` divides: `{}` is no key of it",
+                asked.text
+            );
+            return problem(StatusCode::BAD_REQUEST, &why);
+        }
         let mut pardoned = Vec::new();
         for key in &asked.keys {
             let is_pardoned = match self.store_of(asked.limit) {
@@ -143,12 +151,6 @@ impl Admin {
             return Err(problem(StatusCode::NOT_FOUND, &format!("there is no limit called `{name}`")));
         };
         let text = sluicegate_config::percent_decode(key);
-        if limit.fair.is_some() && !matches!(&*text, "global" | "global:") {
-            // `top` ranks who shares the limit: a pardon of one of these would be one of all.
-            let why =
-                format!("`{name}` has one key, `global`, which `fair` divides: `{text}` is no key of it");
-            return Err(problem(StatusCode::BAD_REQUEST, &why));
-        }
         let finder = KeyFinder::new(snapshot, &limit.config.name, &limit.config.key);
         match finder.find(&text, &self.seen_keys(snapshot, limit)) {
             Ok(keys) => {

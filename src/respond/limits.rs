@@ -263,7 +263,7 @@ pub fn refusal(
     if static_headers.families.ietf && matches!(static_headers.policies, Policies::Calendar(_)) {
         add_policies(&static_headers.policies, now, headers);
     }
-    headers.append(X_REQUEST_ID, id);
+    headers.append_unchecked(X_REQUEST_ID.as_bytes(), id.as_bytes()); // valid by construction
     if let Some(at) = reported {
         RateLimitHeaders::of_verdict(at, results).add_refusal(seconds, headers);
     }
