@@ -41,11 +41,16 @@ pub(super) fn short(out: &mut Vec<u8>, record: &Record, end: &End<'_>, second: &
     // Only refused requests show the limit; the headers of other answers name it.
     let limit =
         record.limit.filter(|_| matches!(end.reason, Some(RefusalReason::Limit | RefusalReason::Ban)));
+    let shadow = (!record.shadow.is_empty()).then(|| {
+        let names: Vec<&str> = record.shadow.iter().map(|index| end.names.limit(*index)).collect();
+        names.join(",").into_bytes()
+    });
     for (name, value) in [
         (" route=", end.route.map(str::as_bytes)),
         (" reason=", end.reason.map(|reason| reason.name().as_bytes())),
         (" cut=", end.cut.map(|cut| cut.name().as_bytes())),
         (" limit=", limit.map(|(index, _)| end.names.limit(index).as_bytes())),
+        (" shadow=", shadow.as_deref()),
         (" server=", record.server.as_ref().map(|server| server.as_bytes())),
         (" id=", Some(end.id.as_bytes())),
     ] {

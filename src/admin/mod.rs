@@ -45,6 +45,8 @@ pub use self::scrape::otlp as otlp_metrics;
 
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
+const NOTHING_HERE: &str =
+    "there is nothing here; /openapi.json describes this API, and / is a page for browsers";
 /// Asks for a reload; the answer is the generation in force, or the report on the file.
 pub type ReloadRequest = oneshot::Sender<Result<u64, String>>;
 
@@ -123,7 +125,10 @@ impl Admin {
             (_, ["limits", _, "top" | "bans"]) => not_with_that_method("GET, HEAD"),
             (_, ["limits", _, "keys", _]) => not_with_that_method("GET, HEAD, DELETE"),
             (_, ["reload"]) => not_with_that_method("POST"),
-            _ => problem(StatusCode::NOT_FOUND, "there is nothing here; see / for what there is"),
+            (_, ["limits", _, "bans", _]) => {
+                problem(StatusCode::NOT_FOUND, "DELETE /limits/{limit}/keys/{key} ends the ban of a key")
+            }
+            _ => problem(StatusCode::NOT_FOUND, NOTHING_HERE),
         })
     }
 

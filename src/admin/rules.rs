@@ -21,7 +21,9 @@ use sluicegate_rules::{
 use self::check::Fault;
 use super::body::body;
 use super::query::parameter;
-use super::{Admin, Answer, JSON, PROBLEM, answer, not_with_that_method, problem, problem_body, reply};
+use super::{
+    Admin, Answer, JSON, NOTHING_HERE, PROBLEM, answer, not_with_that_method, problem, problem_body, reply,
+};
 use crate::rules::{self, NotWritten, Rules, Unreadable};
 use crate::server::ConnectionBudget;
 use crate::snapshot::Snapshot;
@@ -67,7 +69,7 @@ impl Admin {
             ("/rules:batch", _) => Resource::Batch,
             ("/rules:changes", _) => Resource::Changes,
             (_, Some(id)) if !id.is_empty() => Resource::One(id),
-            _ => return problem(StatusCode::NOT_FOUND, "there is nothing here; see / for what there is"),
+            _ => return problem(StatusCode::NOT_FOUND, NOTHING_HERE),
         };
         let snapshot = self.shared.snapshot.load_full();
         let Some(rules) = snapshot.rules() else {

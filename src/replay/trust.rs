@@ -206,7 +206,8 @@ impl Trust {
                     limit.without_key,
                     share(limit.without_key, asked),
                     match self.named {
-                        0 => "; logs have no headers and credentials unless they are told to",
+                        0 =>
+                            "; such requests are counted as `on_missing` says. Few access logs have headers or credentials: see docs/operations.md#keys-that-the-log-does-not-have",
                         _ => "",
                     }
                 );

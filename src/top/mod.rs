@@ -90,7 +90,7 @@ impl WorkerTop {
         Self { summaries: Mutex::new(PLACES.map(Summary::new)), taken: Arc::clone(taken) }
     }
 
-    /// Begins anew, and gives back the places that it has of the shared ones.
+    /// Clears the summary and returns its places to the shared pool.
     fn clear(&self) {
         let mut summaries = self.summaries();
         let shared = summaries.iter().map(|summary| summary.places().len().saturating_sub(OWN)).sum();

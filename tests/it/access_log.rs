@@ -124,6 +124,26 @@ fn candidates_are_logged() {
     );
 }
 
+/// The short format names the limits that would have refused a request.
+#[test]
+fn the_short_format_names_limits_in_shadow_mode() {
+    let gateway = Setup::default().workers(1).start(
+        "access_log: {path: access.log, format: short}\n\
+         limits: {one: {key: ip, rate: 1/h, mode: shadow}, two: {key: ip, rate: 2/h, mode: shadow}}\n\
+         routes: [{name: all, respond: {status: 200}, limits: [one, two]}]\n",
+    );
+    assert_eq!(gateway.statuses(3, "/", &[]), [200; 3]);
+    let lines = until("the lines are written", || {
+        let text = std::fs::read_to_string(gateway.path("access.log")).unwrap();
+        let lines: Vec<String> = text.lines().map(ToOwned::to_owned).collect();
+        (lines.len() == 3).then_some(lines)
+    });
+    let shadow =
+        |line: &String| line.split(' ').find_map(|word| word.strip_prefix("shadow=")).map(str::to_owned);
+    let told: Vec<_> = lines.iter().map(shadow).collect();
+    assert_eq!(told, [None, Some("one".to_owned()), Some("one,two".to_owned())], "{lines:?}");
+}
+
 #[test]
 fn refusals_and_unmatched_requests_are_logged() {
     let logging = Logging::new("access.log");

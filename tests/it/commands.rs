@@ -218,7 +218,7 @@ fn a_configuration_is_validated_in_other_words() {
     is(&folder.run(&["-s", "reload"]), 1, "kill -HUP");
 }
 
-/// `size` computes what a traffic needs, as a table and as JSON, and says what is wrong with its arguments.
+/// `size` computes what a given load needs, as a table and as JSON, and says what is wrong with its arguments.
 #[test]
 fn size_computes_what_a_traffic_needs() {
     let size = |args: &[&str]| program().arg("size").args(args).output().unwrap();

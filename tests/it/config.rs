@@ -257,6 +257,23 @@ fn the_manual_is_right() {
     }
 }
 
+/// The recipes are whole files that nothing is said of.
+#[test]
+fn the_recipes_are_right() {
+    let consumers = "- {name: acme, plan: pro, key: 'sha256:6ab9f1eb8f7d3388f4f9d586f66e99fd54080df2c446f0e58668b09c08a16dd0'}\n\
+        - {name: bigco, plan: enterprise, key: 'sha256:015f7e6bc5aeaf483724089e9252cc13b50951a6b69412522765cff4d780306e'}\n\
+        - {name: small, plan: free, key: 'sha256:0000000000000000000000000000000000000000000000000000000000000000'}\n";
+    let folder = crate::harness::Folder::with(&[("consumers.yaml", consumers)]);
+    fs::set_permissions(folder.path("consumers.yaml"), fs::Permissions::from_mode(0o600)).unwrap();
+    let text = fs::read_to_string("docs/recipes.md").unwrap();
+    let recipes: Vec<_> =
+        text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert_eq!(recipes.len(), 3);
+    for recipe in recipes {
+        assert_eq!(parse(recipe.to_owned(), "docs/recipes.md", &folder.path("")).rendered, "");
+    }
+}
+
 /// The file in the example for Kubernetes is good.
 #[test]
 fn the_file_for_kubernetes_is_right() {

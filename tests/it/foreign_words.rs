@@ -64,6 +64,9 @@ fn foreign_words_of_limits() {
             ("whitelist: [10.0.0.0/8]", "write `exempt: [10.0.0.0/8]`"),
             ("path: /login", "a route names its limits"),
             ("on_missing: reject", "write `deny`"),
+            ("only_failures: true", "write `cost: {status: [401, 403]}`"),
+            ("shadow_until: 2026-12-04", "write `mode: shadow`"),
+            ("status: 401", "`cost: {status: 401}` counts only requests that are answered 401"),
             ("candidate: 10", "write `candidate: 10/s`"),
         ],
     );
@@ -78,6 +81,15 @@ fn foreign_words_of_limits() {
             ("requests_per_unit: 5, unit: HOUR", "write `rate: 5/h`"),
             ("rps: 10", "write `rate: 10/s`"),
             ("limit: 10", "write `rate: 10/min`"),
+            ("rate: 10r/s burst=20", "write `rate: 10/s` and `burst: 20`"),
+        ],
+    );
+    helps(
+        |key| format!("auth: {{api_key: {{{key}}}}}"),
+        &[
+            ("file: keys.yaml", "write `consumers: consumers.yaml`"),
+            ("header_name: X-Key", "write `header: X-Key`"),
+            ("query_param: key", "write `query: key`"),
         ],
     );
     let key = |key: &str| format!("limits: {{one: {{key: {key}, rate: 10/s}}}}");
@@ -98,6 +110,10 @@ fn foreign_words_of_limits() {
             ("client_ip + X-Tenant", "write `[ip, header:X-Tenant]`"),
             ("apikey", "write `api_key`"),
             ("everyone", "write `global`"),
+            ("X-Forwarded-For", "write `ip`"),
+            ("tenant", "write `header:X-Tenant`"),
+            ("body.user", "bodies are not read to find a key"),
+            ("'form:login'", "bodies are not read to find a key"),
             ("banana", "docs/configuration.md#keys"),
         ],
     );

@@ -119,10 +119,16 @@ pub(super) fn rate(text: &str) -> Result<(Rate, Option<Unit>), Mistake> {
     let Some((number, period, unit)) = plain_rate(text) else {
         let mistake =
             Mistake::new(format!("expected a rate such as 100/min, 10/s or 20/15s, found `{text}`"));
-        let better = suggest::rate(text).filter(|better| plain_rate(better).is_some());
-        return Err(match plain_count(text) {
-            Some(_) => mistake.help(format!("say per what: {0}/s or {0}/min", text.trim())),
-            None => with_spelling(mistake, better),
+        let better = |text: &str| suggest::rate(text).filter(|better| plain_rate(better).is_some());
+        // nginx has both in one directive: `rate=10r/s burst=20`.
+        let with_burst = text.split_once("burst").and_then(|(rate, burst)| {
+            let burst = plain_count(burst.trim_start_matches([' ', '=', ':']))?;
+            Some(format!("write `rate: {}` and `burst: {burst}`", better(rate.trim_end_matches([' ', ',']))?))
+        });
+        return Err(match (plain_count(text), with_burst) {
+            (Some(_), _) => mistake.help(format!("say per what: {0}/s or {0}/min", text.trim())),
+            (None, Some(help)) => mistake.help(help),
+            (None, None) => with_spelling(mistake, better(text)),
         });
     };
     let rate = Rate::new(number, period).map_err(|error| {

@@ -194,7 +194,9 @@ impl Totals {
             out += &line!("    admitted {}", plot(&counts("admitted")));
             out += &line!("     refused {}", plot(&counts("refused")));
             let of = limit["clients"].as_u64().map_or_else(String::new, |all| format!(", of {all}"));
-            out += &line!("{:>12} keys with refusals{of}", number(&limit["clients_refused"]));
+            let refused = &limit["clients_refused"];
+            let keys = if *refused == 1 { "key" } else { "keys" };
+            out += &line!("{:>12} {keys} with refusals{of}", number(refused));
             for key in limit["top_refused"].as_array().into_iter().flatten().take(MAX_KEYS) {
                 let text = key["key"].as_str().unwrap_or("(no key)");
                 out += &line!("{:>12} refused of {}", number(&key["refused"]), escaped(text));

@@ -182,7 +182,30 @@ pub(super) const KEYS: &[Key] = &[
         LIMIT,
         &["status", "status_code", "rejected_code", "response_code", "message"],
         "",
-        "a route has the answer to refused requests: `reject: {status: 429, body: …}`",
+        "a route has the answer to refused requests: `reject: {status: 429, body: …}`; `cost: {status: 401}` counts only requests that are answered 401",
+    ),
+    (
+        LIMIT,
+        &[
+            "count_status",
+            "count_if",
+            "count_failed",
+            "failures",
+            "failed_only",
+            "only_failed",
+            "only_failures",
+            "skip_successful_requests",
+            "skipsuccessfulrequests",
+            "statuses",
+        ],
+        "cost",
+        "write `cost: {status: [401, 403]}`, which counts only requests with these answers",
+    ),
+    (
+        LIMIT,
+        &["enforce_after", "enforce_from", "shadow_for", "shadow_until"],
+        "mode",
+        "write `mode: shadow`; a rule can end it at a given time: docs/recipes.md#protect-a-login",
     ),
     (
         LIMIT,
@@ -198,6 +221,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     (PLAN, COUNTS, "rate", "write `rate: {}/min`, with the period that is meant"),
     (PLAN, PERIODS, "rate", "write `rate: 100/{}`, with the count that is meant"),
+    (PLAN, &["size", "capacity", "bucket_size", "burst_size"], "burst", "write `burst: {}`"),
     (BAN, &["duration", "time", "ttl", "bantime", "length"], "for", "write `for: {}`"),
     (
         BAN,
@@ -374,6 +398,14 @@ pub(super) const KEYS: &[Key] = &[
     ),
     (CLIENT_IP, &["hops", "num_trusted_hops", "xff_num_trusted_hops"], "depth", "write `depth: {}`"),
     (
+        API_KEY,
+        &["consumers_file", "file", "key_file", "keys", "keys_file", "users"],
+        "consumers",
+        "write `consumers: consumers.yaml`; `sluicegate consumers add NAME` makes that file and a key",
+    ),
+    (API_KEY, &["header_name", "key_name", "key_names", "name"], "header", "write `header: {}`"),
+    (API_KEY, &["param", "parameter", "query_param"], "query", "write `query: {}`"),
+    (
         &["admin", "a listener"],
         &["bind", "listen", "addr", "port", "host"],
         "address",
@@ -417,6 +449,7 @@ const UPSTREAM: &[&str] = &["an upstream"];
 const SERVER: &[&str] = &["a server"];
 const HEALTH: &[&str] = &["a health check"];
 const CLIENT_IP: &[&str] = &["client_ip"];
+const API_KEY: &[&str] = &["auth.api_key"];
 const ACCESS_LOG: &[&str] = &["access_log"];
 
 /// How others name the count of a rate, and its period.

@@ -67,9 +67,14 @@ fn is_bound(part: &Part) -> bool {
         || matches!(part, Part::Global | Part::Host | Part::Method | Part::Path | Part::Route)
 }
 
-/// Whether a limit holds whoever sends requests to it, whatever they contain.
+/// Whether a limit refuses a client above its rate, whatever its requests contain.
 fn is_guard(limit: &LimitConfig) -> bool {
-    limit.mode == Mode::Enforce && limit.when.is_none() && limit.key.parts().all(is_bound)
+    limit.mode == Mode::Enforce && would_guard(limit)
+}
+
+/// The same, if the limit is enforced.
+fn would_guard(limit: &LimitConfig) -> bool {
+    limit.when.is_none() && limit.key.parts().all(is_bound)
 }
 
 impl Known<'_> {
@@ -247,9 +252,13 @@ fn guessing(route: &RouteConfig, all: &[&LimitConfig], names: &[(At<String>, Mat
         }
         None => format!("nothing limits how often a client tries passwords at `{path}`"),
     };
-    report.warning(name.problem(message).help(
-        "add a limit such as `{key: ip, algorithm: sliding_window, rate: 10/min, slices: 10, strict: true}`",
-    ));
+    let mut used = route.limits.iter().filter_map(|used| all.get(used.index));
+    let help = match used.find(|limit| limit.mode == Mode::Shadow && would_guard(limit)) {
+        Some(limit) => format!("`{}` refuses nobody while it has `mode: shadow`", limit.name),
+        None => "add a limit such as `{key: ip, algorithm: sliding_window, rate: 10/min, slices: 10, strict: true}`"
+            .to_owned(),
+    };
+    report.warning(name.problem(message).help(help));
 }
 
 /// A client with an IPv6 network has as many counters as it likes if each of its addresses is a client.

@@ -158,6 +158,11 @@ fn unknown(text: &At<String>) -> Problem {
     if let Some(ours) = foreign::limit_key(&text.value, &known) {
         return problem.help(format!("write `{ours}`"));
     }
+    if let Some(("body" | "form" | "json", _)) = text.value.split_once([':', '.']) {
+        return problem.help(
+            "bodies are not read to find a key: let the client send it in a header (`header:NAME`), or put it in the path (`path:NAME`)",
+        );
+    }
     let names = PLAIN.iter().map(Part::name).chain(["header:", "query:", "cookie:", "path:", "jwt:"]);
     problem.did_you_mean(&text.value, names, || {
         "such as ip, consumer, user, path or header:NAME; docs/configuration.md#keys has all keys".to_owned()

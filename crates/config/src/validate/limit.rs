@@ -250,8 +250,9 @@ pub(super) fn warnings(
     api_key: &ApiKeyConfig,
     report: &mut Report,
 ) {
-    let enforced_by_address =
-        |limit: &LimitConfig| limit.mode == Mode::Enforce && limit.key.parts().all(Part::is_of_address);
+    let by_address = |limit: &LimitConfig| limit.key.parts().all(Part::is_of_address);
+    let enforced_by_address = |limit: &LimitConfig| limit.mode == Mode::Enforce && by_address(limit);
+    let all: Vec<&LimitConfig> = limits.valid().map(|(_, limit)| limit).collect();
     let guards: Vec<bool> = limits.valid().map(|(_, limit)| enforced_by_address(limit)).collect();
     let guarded = |route: &RouteConfig| route.limits.iter().any(|used| guards.get(used.index) == Some(&true));
     // A limit of everybody together does not tell who asks for many shares of it.
@@ -277,9 +278,15 @@ pub(super) fn warnings(
         }
         let escapes = report.errors.is_empty() && users.iter().any(|route| !guarded(route));
         if limit.key.parts().any(|part| unverified(limit, part)) && escapes {
+            let beside = users.iter().flat_map(|route| &route.limits).filter_map(|used| all.get(used.index));
+            let shadow =
+                beside.into_iter().find(|limit| limit.mode == Mode::Shadow && by_address(limit)).map_or_else(
+                    || "put a limit with `key: ip` (or `global`) beside it".to_owned(),
+                    |limit| format!("`{}` beside it refuses nobody while it has `mode: shadow`", limit.name),
+                );
             report.warning(
                 name.problem(format!("a client can escape `{}` by changing what it sends", name.value))
-                    .help("nothing verifies this key; put a limit with `key: ip` (or `global`) beside it"),
+                    .help(format!("nothing verifies this key; {shadow}")),
             );
         }
         let divided = report.errors.is_empty() && users.iter().any(|route| !counted_by_address(route));
