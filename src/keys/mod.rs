@@ -209,6 +209,7 @@ impl Hasher for Fnv {
 }
 
 /// The index and the length keep apart what else would read alike: `a|b` from `ab`, a key from an address.
+#[inline]
 fn write_part(hasher: &mut impl Hasher, index: usize, bytes: &[u8]) {
     hasher.write_u64((index as u64) << 32 | bytes.len() as u64); // heads are far shorter than 4 GiB
     hasher.write(bytes);

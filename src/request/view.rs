@@ -132,11 +132,11 @@ impl View {
             return; // there are no verdicts
         }
         let Matched { selected, asks, fair, .. } = evaluated.matched;
-        for (at, ((asked, verdict), ask)) in selected.iter().zip(verdicts).zip(asks).enumerate() {
+        for ((asked, verdict), ask) in selected.iter().zip(verdicts).zip(asks) {
             let metrics = &self.limits[asked.index];
             if !asked.candidate {
                 // A limit with `fair` has one key: whoever takes from it is counted.
-                let (key, text) = match fair.iter().find(|fair| fair.at == at) {
+                let (key, text) = match fair.iter().find(|fair| std::ptr::eq(&asks[fair.at], ask)) {
                     Some(fair) => (Fingerprint::from_hash(fair.consumer.key), &fair.text),
                     None => (ask.key, &ask.text),
                 };
