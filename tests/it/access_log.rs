@@ -124,6 +124,24 @@ fn candidates_are_logged() {
     );
 }
 
+/// A trial is visible in the short format, which is the default.
+#[test]
+fn short_lines_name_the_limits_in_shadow_mode() {
+    let gateway = Setup::default().workers(1).start(
+        "access_log: {path: access.log, format: short}\n\
+         limits: {one: {key: ip, rate: 1/h, mode: shadow}, two: {key: ip, rate: 2/h, mode: shadow}}\n\
+         routes: [{name: all, respond: {status: 200}, limits: [one, two]}]\n",
+    );
+    assert_eq!(gateway.statuses(3, "/", &[]), [200; 3]);
+    let lines = until("the lines are written", || {
+        let text = std::fs::read_to_string(gateway.path("access.log")).unwrap();
+        (text.lines().count() == 3).then(|| text.lines().map(str::to_owned).collect::<Vec<_>>())
+    });
+    assert!(!lines[0].contains("shadow="), "{}", lines[0]);
+    assert!(lines[1].contains(" route=all shadow=one id="), "{}", lines[1]);
+    assert!(lines[2].contains(" route=all shadow=one,two id="), "{}", lines[2]);
+}
+
 #[test]
 fn refusals_and_unmatched_requests_are_logged() {
     let logging = Logging::new("access.log");
