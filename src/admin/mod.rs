@@ -43,7 +43,8 @@ pub use self::scrape::otlp as otlp_metrics;
 
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
-const NOTHING_HERE: &str = "there is nothing here; /openapi.json describes this API, and / is a page for browsers";
+const NOTHING_HERE: &str =
+    "there is nothing here; /openapi.json describes this API, and / is a page for browsers";
 /// Asks for a reload; the answer is the generation in force, or the report on the file.
 pub type ReloadRequest = oneshot::Sender<Result<u64, String>>;
 

@@ -21,7 +21,9 @@ use sluicegate_rules::{
 
 use self::check::Fault;
 use super::query::parameter;
-use super::{Admin, Answer, JSON, NOTHING_HERE, PROBLEM, answer, not_with_that_method, problem, problem_body, reply};
+use super::{
+    Admin, Answer, JSON, NOTHING_HERE, PROBLEM, answer, not_with_that_method, problem, problem_body, reply,
+};
 use crate::rules::{self, NotWritten, Rules, Unreadable};
 use crate::server::ConnectionBudget;
 use crate::snapshot::Snapshot;
