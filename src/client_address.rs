@@ -29,7 +29,7 @@ fn has_proxy(config: &ClientIpConfig, lists: &[Arc<AddressList>], peer: IpAddr) 
         || config.trusted_lists.iter().any(|trusted| lists[trusted.list.index].contains(peer))
 }
 
-/// The client's address: the rightmost one that is not a trusted proxy. What is no address (junk, nothing,
+/// The client's address: the rightmost one that is not a trusted proxy. What is not an address (junk, nothing,
 /// `unknown`) ends the search at the last one that is believed. With a depth it is the element of the list that the
 /// outermost proxy wrote, and the peer if there is no address.
 pub fn resolve(

@@ -70,14 +70,14 @@ pub struct Status {
 }
 
 impl ProcessState {
-    /// Notes that `header`, which names the client, was ignored, because `peer` is no trusted proxy; the log says so once a
+    /// Notes that `header`, which names the client, was ignored, because `peer` is not a trusted proxy; the log says so once a
     /// minute at most.
     #[cold]
     pub fn note_ignored(&self, header: &str, peer: IpAddr, now: Time) {
         let peer = peer.to_canonical();
         if self.metrics.ignored_forwarded.count(peer, now) {
             tracing::warn!(
-                "{header} of requests from {peer} is ignored, because {peer} is no trusted proxy: all clients behind it count as \
+                "{header} of requests from {peer} is ignored, because {peer} is not a trusted proxy: all clients behind it count as \
                  {peer}. If it is your proxy: `client_ip: {{trusted_proxies: [\"{peer}\"]}}`"
             );
         }

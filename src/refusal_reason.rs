@@ -42,7 +42,7 @@ named_enum! {
         Store = "store",
         /// The upstream is at its limit of requests in flight, or all its servers are at `max_connections` (503).
         Shed = "shed",
-        /// The gateway itself has too much to do (503).
+        /// The gateway itself is overloaded (503).
         Overload = "overload",
         /// No server of the upstream gave a valid answer (502).
         Upstream = "upstream",

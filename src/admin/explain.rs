@@ -33,7 +33,7 @@ impl Admin {
         let from = match parameter(query, "from").map(|from| from.parse::<IpAddr>()) {
             None => IpAddr::V4(Ipv4Addr::LOCALHOST),
             Some(Ok(from)) => from,
-            Some(Err(_)) => return problem(StatusCode::BAD_REQUEST, "`from` is no address"),
+            Some(Err(_)) => return problem(StatusCode::BAD_REQUEST, "`from` is not an address"),
         };
         let Some(url) = parameter(query, "url") else {
             return problem(

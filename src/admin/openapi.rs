@@ -38,7 +38,7 @@ fn paths() -> Value {
         "/limits": { "get": object("The limits, with the number of their counters") },
         "/live": { "get": with_parameters(
             with(object("The last two minutes and the last hour, routes and connections"), &[
-                ("400", "`since` is no time"),
+                ("400", "`since` is not a time"),
             ]),
             &[("since", "The `time` of an earlier answer: only what is new is told")],
         ) },

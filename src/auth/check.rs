@@ -261,7 +261,7 @@ impl Check {
             None => None,
             Some(seconds) => {
                 let seconds: u64 =
-                    seconds.parse().map_err(|_| format!("its {CACHE} is no number of seconds"))?;
+                    seconds.parse().map_err(|_| format!("its {CACHE} is not a number of seconds"))?;
                 Some(Span::from_secs(seconds.min(LONGEST)))
             }
         };
@@ -345,7 +345,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Strin
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
-        (Some(value), None) => value.to_str().map(Some).map_err(|_| format!("its {name} is no text")),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| format!("its {name} is not text")),
         (Some(_), Some(_)) => Err(format!("its {name} is given twice")),
     }
 }
@@ -359,7 +359,7 @@ fn number<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 fn cost(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !digits {
-        tracing::debug!("the answer of the check: its {COST} is no whole number");
+        tracing::debug!("the answer of the check: its {COST} is not a whole number");
         return None;
     }
     Some(text.parse().unwrap_or(MAX_COUNT).clamp(1, MAX_COUNT))

@@ -188,7 +188,7 @@ impl Introspection {
             return Err(format!("it answered with status {}", reply.status.as_u16()));
         }
         let body = reply.body.ok_or("its answer breaks off, or is larger than 64 KiB")?;
-        let claims = Claims::read(body.into()).map_err(|_| "its answer is no JSON object")?;
+        let claims = Claims::read(body.into()).map_err(|_| "its answer is not a JSON object")?;
         match claims.is_active() {
             None => Err("its answer does not say whether the token is active".to_owned()),
             Some(false) => Ok(Told::Inactive(TokenError::Inactive)),

@@ -205,7 +205,7 @@ impl<'t> Draft<'t> {
     ) {
         self.lines.1 = number;
         if body.starts_with('\t') {
-            return self.mistake("a tab is no indentation in YAML; use spaces", mistakes);
+            return self.mistake("a tab is not indentation in YAML; use spaces", mistakes);
         }
         let fields = *self.indent.get_or_insert(indent);
         if let Some((field, at)) = &mut self.open {

@@ -68,7 +68,7 @@ enum Command {
     Rules(rules::Command),
     /// Show the busiest and the most refused keys, live
     Top(top::Args),
-    /// Estimate gateways, stores, memory and money for a given traffic
+    /// Estimate gateways, stores, memory and money for a given load
     Size(size::Args),
     /// Check whether a gateway is ready, for health checks of containers
     Health(health::Args),

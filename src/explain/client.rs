@@ -14,7 +14,7 @@ pub(super) fn why(snapshot: &Snapshot, peer: IpAddr, client: IpAddr, headers: &H
     let sent = headers.contains_key(header);
     if !client_address::trusts(config, &snapshot.config.resources.lists, peer) {
         return match sent {
-            true => format!("{peer} is the peer; it is no trusted proxy, so {header} is ignored"),
+            true => format!("{peer} is the peer; it is not a trusted proxy, so {header} is ignored"),
             false => format!("{peer} is the peer"),
         };
     }
@@ -28,7 +28,7 @@ pub(super) fn why(snapshot: &Snapshot, peer: IpAddr, client: IpAddr, headers: &H
         (true, true) => format!("the peer {peer} is a trusted proxy, but {header} names no other address"),
         (true, false) => {
             format!(
-                "the peer {peer} is a trusted proxy; {header} names {client}, the last that is no trusted proxy"
+                "the peer {peer} is a trusted proxy; {header} names {client}, the last that is not a trusted proxy"
             )
         }
     }

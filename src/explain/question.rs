@@ -29,13 +29,16 @@ impl Question {
     /// What is wrong with the question.
     pub fn head(&self) -> Result<RequestHead, String> {
         let method = Method::from_bytes(self.method.as_bytes())
-            .map_err(|_| format!("`{}` is no method", self.method.escape_debug()))?;
+            .map_err(|_| format!("`{}` is not a method", self.method.escape_debug()))?;
         let mut fields: Vec<(HeaderName, HeaderValue)> = Vec::new();
         for line in &self.headers {
             fields.push(field(line)?);
         }
         let bad = |why: &dyn std::fmt::Display| {
-            format!("`{}` is no URL: {why}; write /path?query or https://host/path", self.url.escape_debug())
+            format!(
+                "`{}` is not a URL: {why}; write /path?query or https://host/path",
+                self.url.escape_debug()
+            )
         };
         let uri: Uri = self.url.parse().map_err(|error| bad(&error))?;
         let Some(path) = uri.path_and_query().filter(|path| path.as_str().starts_with('/')) else {
@@ -56,7 +59,7 @@ impl Question {
 fn field(line: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) = line
         .split_once(':')
-        .ok_or_else(|| format!("`{}` is no header; write it as 'Name: value'", line.escape_debug()))?;
+        .ok_or_else(|| format!("`{}` is not a header; write it as 'Name: value'", line.escape_debug()))?;
     let wrong = || format!("`{}` is a header that HTTP does not allow", line.escape_debug());
     let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| wrong())?;
     let value = HeaderValue::from_str(value.trim()).map_err(|_| wrong())?;

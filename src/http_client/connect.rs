@@ -63,7 +63,7 @@ impl Way {
         }
         let connector =
             self.tls.as_ref().ok_or("this machine has no certificates of authorities; name some in `ca`")?;
-        let name = ServerName::try_from(host.clone()).map_err(|_| format!("{host} is no name for TLS"))?;
+        let name = ServerName::try_from(host.clone()).map_err(|_| format!("{host} is not a name for TLS"))?;
         let stream = connector.connect(name, stream).await;
         stream
             .map(|stream| Stream::Tls(Box::new(stream)))

@@ -86,7 +86,7 @@ fn value_of(part: &Part, text: &str, forms: Forms) -> Result<String, String> {
         Part::Host if is_pattern => Ok(text.to_ascii_lowercase()),
         Part::Host => {
             host_name(text.as_bytes()).map(Cow::into_owned).filter(|name| !name.is_empty()).ok_or_else(|| {
-                format!("`{text}` is no host: write it without a scheme, as in `api.example.com`")
+                format!("`{text}` is not a host: write it without a scheme, as in `api.example.com`")
             })
         }
         Part::Method => Ok(text.to_ascii_uppercase()),
@@ -97,7 +97,7 @@ fn value_of(part: &Part, text: &str, forms: Forms) -> Result<String, String> {
         Part::Path => match normalize(text) {
             Ok(path) if forms.folds => Ok(folded(&path).into_owned()),
             Ok(path) => Ok(path.into_owned()),
-            Err(error) => Err(format!("`{text}` is no path that requests can have: {error}")),
+            Err(error) => Err(format!("`{text}` is not a path that requests can have: {error}")),
         },
         Part::Param(_) if forms.folds && !is_pattern => Ok(folded(text).into_owned()),
         Part::TlsFingerprint => {
@@ -136,9 +136,9 @@ fn address(part: &Part, text: &str, is_pattern: bool, ipv6_prefix: u8) -> Result
             }
         }
         None if is_pattern => Ok(text.to_owned()),
-        None => {
-            Err(format!("`{text}` is no address and no network, such as `203.0.113.9` or `203.0.113.0/24`"))
-        }
+        None => Err(format!(
+            "`{text}` is neither an address nor a network, such as `203.0.113.9` or `203.0.113.0/24`"
+        )),
     }
 }
 

@@ -125,7 +125,7 @@ families! {
     OVERFLOW = "sluicegate_limit_overflow_total", COUNTER, [LIMIT],
         "Requests that used the overflow counter because max_keys keys of the limit were in use.";
     UNREADABLE_COSTS = "sluicegate_limit_unreadable_costs_total", COUNTER, [LIMIT],
-        "Answers whose cost, in a header or trailer, is no whole number: they cost what the request itself costs.";
+        "Answers whose cost, in a header or trailer, is not a whole number: they cost what the request itself costs.";
     LEASED = "sluicegate_limit_leased_tokens_total", COUNTER, [LIMIT],
         "Tokens that this gateway has leased from the store.";
     LEASES_RETURNED = "sluicegate_limit_returned_tokens_total", COUNTER, [LIMIT],
@@ -152,9 +152,9 @@ families! {
     SERVER_FAILURES = "sluicegate_upstream_server_failures_total", COUNTER, [UPSTREAM, of("server", "the server's address")],
         "Requests to a server that failed because of it: no connection, no or a broken answer, or a status of `ejection.status`.";
     PRESSURE = "sluicegate_overload_pressure", GAUGE, [these("resource", &RESOURCES)],
-        "How much the gateway itself has too much to do, from 0 to 1: at 1 all requests are refused; with `overload` only.";
+        "How overloaded the gateway itself is, from 0 to 1: at 1 all requests are refused; with `overload` only.";
     OVERLOAD_SHED = "sluicegate_overload_shed_total", COUNTER, [these("priority", &PRIORITIES)],
-        "Requests that were refused because the gateway itself had too much to do, by priority.";
+        "Requests that were refused because the gateway itself was overloaded, by priority.";
     UPSTREAM_LIMIT = "sluicegate_upstream_in_flight_limit", GAUGE, [UPSTREAM],
         "The requests that the upstream may have in flight, by its `overload`.";
     UPSTREAM_IN_FLIGHT = "sluicegate_upstream_in_flight", GAUGE, [UPSTREAM],
@@ -190,7 +190,7 @@ families! {
     H2_CUT = "sluicegate_h2_cut_total", COUNTER, [these("reason", &AbortReason::NAMES)],
         "HTTP/2 connections that were aborted because of the client's behavior.";
     FORWARDED_IGNORED = "sluicegate_forwarded_ignored_total", COUNTER, [],
-        "Requests whose header of `client_ip` (X-Forwarded-For) was ignored, because their peer is no trusted proxy.";
+        "Requests whose header of `client_ip` (X-Forwarded-For) was ignored, because their peer is not a trusted proxy.";
     STORE_UP = "sluicegate_store_up", GAUGE, [],
         "Whether all workers reach the store (1) or not (0).";
     STORE_GATEWAYS = "sluicegate_store_gateways", GAUGE, [],

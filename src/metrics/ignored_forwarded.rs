@@ -1,4 +1,4 @@
-//! Requests with a header that names the client, from a peer that is no trusted proxy: the commonest mistake behind a load
+//! Requests with a header that names the client, from a peer that is not a trusted proxy: the commonest mistake behind a load
 //! balancer, whose clients then all count as one.
 
 use std::net::IpAddr;

@@ -51,7 +51,7 @@ pub struct Trust {
     /// Lines with a number behind the user agent that may be a duration.
     unknown_numbers: u64,
     addresses: HashMap<IpAddr, u64>,
-    /// Requests with X-Forwarded-For from an address that is no trusted proxy, and the first such address.
+    /// Requests with X-Forwarded-For from an address that is not a trusted proxy, and the first such address.
     untrusted: u64,
     untrusted_peer: Option<IpAddr>,
     /// Lines that say who sent the request.

@@ -30,7 +30,7 @@ pub fn cost(cost: &Cost, of_route: Option<u64>, parts: &RequestHead, identity: &
 }
 
 /// The cost of a request after the head of its response is known, without the bytes of bodies: that of the request itself, and what
-/// the response says. `None` if its status has no cost, nor have the bytes then. A value that is no whole number says nothing, and
+/// the response says. `None` if its status has no cost, nor have the bytes then. A value that is not a whole number says nothing, and
 /// `unreadable` is called.
 pub fn settled(
     cost: &DetailedCost,

@@ -365,7 +365,7 @@ fn with_identity_rate<'s>(
         Some(rate) => limit.with_identity_rate(rate, rule),
         None => {
             let (name, source) = (&limit.config.name, &of_identity.source);
-            tracing::debug!("limit {name}: {source} is no rate: {text:?}");
+            tracing::debug!("limit {name}: {source} is not a rate: {text:?}");
             None
         }
     }

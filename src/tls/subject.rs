@@ -46,7 +46,7 @@ fn write(attribute: &AttributeTypeAndValue<'_>, out: &mut String) {
             out.push('=');
             escape(&value, out);
         }
-        // A type without a name, or a value that is no text, is written as it is encoded.
+        // A type without a name, or a value that is not text, is written as it is encoded.
         (short, _) => {
             out.push_str(short.unwrap_or(&oid));
             out.push_str("=#");

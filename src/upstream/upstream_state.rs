@@ -370,7 +370,7 @@ mod tests {
 
         let version = state.version();
         state.set_addresses(0, vec![address("10.0.0.1:80"), address("10.0.0.2:80")]);
-        assert_eq!(state.version(), version, "another order is no change");
+        assert_eq!(state.version(), version, "another order is not a change");
         before[1].0.set_healthy(false);
         state.set_addresses(0, vec![address("10.0.0.2:80"), address("10.0.0.3:80")]);
         let after = state.endpoints();

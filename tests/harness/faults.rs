@@ -38,7 +38,7 @@ impl Random {
 /// A number from the environment, which makes a test run for longer.
 pub fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is no whole number: {text}")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is not a whole number: {text}")))
 }
 
 /// The bound of a token bucket: in any time, at most its capacity and what the rate adds in that time.

@@ -222,7 +222,7 @@ impl Response {
     #[track_caller]
     pub fn number(&self, name: &str) -> u64 {
         let value = self.header(name).unwrap_or_else(|| panic!("{name} is missing: {:?}", self.head));
-        value.parse().unwrap_or_else(|_| panic!("{name} is no whole number: {value}"))
+        value.parse().unwrap_or_else(|_| panic!("{name} is not a whole number: {value}"))
     }
 
     pub fn text(&self) -> String {

@@ -10,7 +10,7 @@ const POLL: Duration = Duration::from_millis(3);
 /// is slow or busy.
 static FACTOR: LazyLock<f64> = LazyLock::new(|| {
     let text = std::env::var("SLUICEGATE_PATIENCE").unwrap_or_else(|_| "1".into());
-    text.parse().unwrap_or_else(|_| panic!("SLUICEGATE_PATIENCE is no number: {text}"))
+    text.parse().unwrap_or_else(|_| panic!("SLUICEGATE_PATIENCE is not a number: {text}"))
 });
 
 /// An upper bound on wall time, scaled by the factor. It is in whole seconds because a busy machine may leave a thread

@@ -209,6 +209,9 @@ fn errors_are_problems() {
     {
         is_problem(&gateway.admin_get(path), 404);
     }
+    let unban = gateway.admin_change("DELETE", "/limits/per-key/bans/k");
+    is_problem(&unban, 404);
+    assert!(unban.text().contains("DELETE /limits/{limit}/keys/{key}"), "{}", unban.text());
     for (method, path, allow) in [
         ("GET", "/reload", "POST"),
         ("POST", "/metrics", "GET, HEAD"),

@@ -49,6 +49,10 @@ fn foreign_words_of_limits() {
         limit,
         &[
             ("dry_run: true", "write `mode: shadow`"),
+            ("shadow_until: 2026-12-01", "write `mode: shadow`; a rule can end it"),
+            ("status: 401", "`cost: {status: 401}` counts only requests that are answered 401"),
+            ("only_failed: true", "write `cost: {status: [401, 403]}`"),
+            ("skipSuccessfulRequests: true", "write `cost: {status: [401, 403]}`"),
             ("monitor: true", "write `mode: shadow`"),
             ("shadow: true", "write `mode: shadow`"),
             ("mode: dry_run", "write `mode: shadow`"),
@@ -114,6 +118,8 @@ fn foreign_words_of_limits() {
             ("tenant", "write `header:X-Tenant`"),
             ("body.user", "bodies are not read to find a key"),
             ("'form:login'", "bodies are not read to find a key"),
+            ("$http_x_forwarded_for", "write `ip`"),
+            ("json:username", "bodies are not read to find a key"),
             ("banana", "docs/configuration.md#keys"),
         ],
     );
@@ -195,6 +201,19 @@ fn plans_are_rates() {
     let text = "auth: {jwt: {jwks: {url: \"https://id.test/keys\"}, audience: web, issuer: x, plan_claim: plan}}\n\
                 limits: {one: {key: ip, rate: 10/min, plans: {free: 10}}}";
     assert_eq!(help(text), "write `plans: {free: {rate: 10/min}}`");
+    let text = text.replace("free: 10", "free: 10r/s burst=20");
+    assert_eq!(help(&text), "write `rate: 10/s` and `burst: 20`");
+}
+
+#[test]
+fn foreign_words_of_api_keys() {
+    helps(
+        |field| format!("auth: {{api_key: {{{field}}}}}"),
+        &[
+            ("keys: keys.yaml", "write `consumers: consumers.yaml`; `sluicegate consumers add NAME`"),
+            ("key_names: X-Key", "write `header: X-Key`"),
+        ],
+    );
 }
 
 /// Of a key that is not known only those are named that have something in common with it.

@@ -292,7 +292,7 @@ fn invalid_answers_of_an_issuer_change_nothing() {
     knows(&gateway, 1);
     for (answer, why) in [
         (Answer::Says("<html>Sign in</html>".to_owned()), "it is not JSON"),
-        (Answer::Says("{}".to_owned()), "it is no JWK set: `keys` is missing"),
+        (Answer::Says("{}".to_owned()), "it is not a JWK set: `keys` is missing"),
         (Answer::Says(r#"{"keys":[]}"#.to_owned()), "it holds no keys"),
         (
             Answer::Says(jwks(&[&Signer::hs256(b"0123456789abcdef0123456789abcdef")])),

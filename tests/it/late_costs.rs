@@ -462,7 +462,7 @@ fn bytes_of_other_statuses_cost_nothing() {
     });
 }
 
-/// Streams know their cost at their end: it may be in the trailers. What is no whole number is counted, and costs nothing more.
+/// Streams know their cost at their end: it may be in the trailers. What is not a whole number is counted, and costs nothing more.
 #[test]
 fn costs_in_trailers_count() {
     const CASES: [(&str, &str, u64, f64); 7] = [

@@ -193,7 +193,7 @@ impl ClientIpConfig {
 
 impl ListenerConfig {
     /// Identifies the listener across reloads: the address, so that a name may change. A port that the system
-    /// chooses is no address yet.
+    /// chooses is not an address yet.
     pub fn id(&self) -> String {
         if self.address.port() == Some(0) { self.name.clone() } else { self.address.to_string() }
     }

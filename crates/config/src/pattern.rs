@@ -70,7 +70,7 @@ impl HostPattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// When it is no host name, or has a `*` elsewhere than as its first label.
+    /// When it is not a host name, or has a `*` elsewhere than as its first label.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let lower = text.trim_end_matches('.').to_ascii_lowercase();
         let (name, below) = match lower.strip_prefix("*.") {
@@ -139,7 +139,7 @@ impl PathPattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// When it is no absolute path in normal form, or has `*` or braces where they mean nothing.
+    /// When it is not an absolute path in normal form, or has `*` or braces where they mean nothing.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let Some(rest) = text.strip_prefix('/') else {
             return Err(error(
@@ -287,7 +287,7 @@ fn segment(text: &str, part: &str) -> Result<Segment, PatternError> {
         return if good {
             Ok(Segment::Param(name.to_owned()))
         } else {
-            Err(error(format!("`{part}` in the path `{text}` is no parameter name"), None))
+            Err(error(format!("`{part}` in the path `{text}` is not a parameter name"), None))
         };
     }
     if part.contains(['{', '}']) {

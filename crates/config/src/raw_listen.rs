@@ -113,7 +113,7 @@ mapping! {
         header: RawText,
         /// How many proxies in a row are in front of the gateway, each of which adds its peer to the header: the client is
         /// this address of the list, counted from its end. Without trusted_proxies every peer is a proxy. Default: the
-        /// last address that is no trusted proxy.
+        /// last address that is not a trusted proxy.
         #[schemars(extend("minimum" = 1, "maximum" = 32))]
         depth: RawCount,
         /// The length of the IPv6 prefix that counts as one client. Default: 64.

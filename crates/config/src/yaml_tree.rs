@@ -175,7 +175,7 @@ mod tests {
 
     /// The values of a mapping, in the order of the file.
     fn values(text: &str) -> Vec<String> {
-        let Value::Map(entries) = parse(text).unwrap().value else { panic!("{text} is no mapping") };
+        let Value::Map(entries) = parse(text).unwrap().value else { panic!("{text} is not a mapping") };
         entries.iter().map(|(_, value)| value.kind()).collect()
     }
 

@@ -28,7 +28,7 @@ pub(crate) fn new_time_of(field: &str, text: Option<&str>) -> Result<Option<Time
 
 fn wrong_form(field: &str) -> String {
     format!(
-        "`{field}` is no time in RFC 3339 (date, time with seconds, and `Z` or an offset); write it like \
+        "`{field}` is not a time in RFC 3339 (date, time with seconds, and `Z` or an offset); write it like \
          `2026-12-24T00:00:00Z`"
     )
 }

@@ -381,7 +381,7 @@ fn a_text_can_be_that_of_a_network() {
         let rules = [compiled("network", key, |_| ()), compiled("star", "10.0.0.0/*", |_| ())];
         assert_eq!(chosen(&rules, &text("10.0.0.0/8"), at(0)).0.as_deref(), Some("network"), "{key}");
         assert_eq!(chosen(&rules, &text("10.0.0.0/9"), at(0)).0.as_deref(), Some("star"), "{key}");
-        // It is no address.
+        // It is not an address.
         assert_eq!(chosen(&rules, &text("10.0.0.1"), at(0)).0, None);
     }
 }

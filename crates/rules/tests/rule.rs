@@ -85,7 +85,7 @@ fn mistakes_of_times() {
     assert_eq!(with(early, "2026-12-24T01:00:00+01:00"), only("until", equal));
     let form = |field: &str| {
         format!(
-            "`{field}` is no time in RFC 3339 (date, time with seconds, and `Z` or an offset); write it like \
+            "`{field}` is not a time in RFC 3339 (date, time with seconds, and `Z` or an offset); write it like \
              `2026-12-24T00:00:00Z`"
         )
     };

@@ -167,7 +167,7 @@ function banner(failure) {
     if (status.last_reload_error) texts.push(['the last reload was refused:', status.last_reload_error]);
     for (const [file, error] of Object.entries(status.file_errors || {})) texts.push([`${file}:`, error]);
     const ignored = status.ignored_forwarded;
-    if (ignored && ignored.seconds_ago < 300) texts.push([`${ignored.header} of requests from ${ignored.peer} is ignored, because ${ignored.peer} is no trusted proxy: all clients behind it count as ${ignored.peer}. If it is your proxy:`, `client_ip: {trusted_proxies: ["${ignored.peer}"]}`]);
+    if (ignored && ignored.seconds_ago < 300) texts.push([`${ignored.header} of requests from ${ignored.peer} is ignored, because ${ignored.peer} is not a trusted proxy: all clients behind it count as ${ignored.peer}. If it is your proxy:`, `client_ip: {trusted_proxies: ["${ignored.peer}"]}`]);
     const wrong = troubles();
     if (wrong.length) texts.unshift([wrong.join('; ')]);
   }

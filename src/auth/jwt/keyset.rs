@@ -137,7 +137,7 @@ impl KeySet {
     pub fn jwks(json: &[u8]) -> Result<Self, String> {
         let set: Value = serde_json::from_slice(json).map_err(|_| "it is not JSON")?;
         let Some(Value::Array(list)) = set.get("keys") else {
-            return Err("it is no JWK set: `keys` is missing".to_owned());
+            return Err("it is not a JWK set: `keys` is missing".to_owned());
         };
         let mut keys = Vec::new();
         let mut why = None;
@@ -244,17 +244,17 @@ impl Key {
 }
 
 fn p256(point: &[u8]) -> Result<DecodingKey, String> {
-    ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).map_err(|_| "a key is no point of P-256")?;
+    ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).map_err(|_| "a key is not a point of P-256")?;
     Ok(DecodingKey::from_ec_der(point))
 }
 
 fn p384(point: &[u8]) -> Result<DecodingKey, String> {
-    ParsedPublicKey::new(&ECDSA_P384_SHA384_FIXED, point).map_err(|_| "a key is no point of P-384")?;
+    ParsedPublicKey::new(&ECDSA_P384_SHA384_FIXED, point).map_err(|_| "a key is not a point of P-384")?;
     Ok(DecodingKey::from_ec_der(point))
 }
 
 fn ed25519(point: &[u8]) -> Result<DecodingKey, String> {
-    ParsedPublicKey::new(&ED25519, point).map_err(|_| "a key is no point of Ed25519")?;
+    ParsedPublicKey::new(&ED25519, point).map_err(|_| "a key is not a point of Ed25519")?;
     Ok(DecodingKey::from_ed_der(point))
 }
 
@@ -307,8 +307,8 @@ mod tests {
             (with(good.clone(), "alg", "ES256".into()), "the `alg` of a key is not one of its type"),
             (with(good.clone(), "alg", "HS256".into()), "the `alg` of a key is not one of its type"),
             (with(good.clone(), "alg", "RSA-OAEP".into()), "the `alg` of a key is not one of its type"),
-            (json!({ "kty": "EC", "crv": "P-256", "x": zeros, "y": zeros }), "a key is no point of P-256"),
-            (json!({ "kty": "OKP", "crv": "Ed25519", "x": "AAAA" }), "a key is no point of Ed25519"),
+            (json!({ "kty": "EC", "crv": "P-256", "x": zeros, "y": zeros }), "a key is not a point of P-256"),
+            (json!({ "kty": "OKP", "crv": "Ed25519", "x": "AAAA" }), "a key is not a point of Ed25519"),
             (
                 json!({ "kty": "oct", "k": zeros, "alg": "HS256" }),
                 "a key is neither RSA, P-256, P-384 nor Ed25519",

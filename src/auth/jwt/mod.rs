@@ -5,7 +5,7 @@
 //! with the same token costs a hash. The keys of an issuer are fetched and watched beside the requests (`keys`,
 //! `fetch`): no request ever waits for them.
 //!
-//! What is no JWT is no token, and somebody else's business. A JWT that does not hold is refused, required or not: who
+//! What is not a JWT is no token, and somebody else's business. A JWT that does not hold is refused, required or not: who
 //! sends one wants to be somebody, and is not.
 
 mod claims;

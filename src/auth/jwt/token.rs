@@ -43,7 +43,7 @@ pub(in crate::auth) struct Claims {
     json: Vec<u8>,
 }
 
-/// The token of a request; `None` if it has none. What stands there and is no JWT at all, such as an opaque token or
+/// The token of a request; `None` if it has none. What stands there and is not a JWT at all, such as an opaque token or
 /// `Basic`, is somebody else's business.
 pub(super) fn of<'a>(headers: &'a Headers, name: &HeaderName) -> Result<Option<&'a str>, TokenError> {
     let mut lines = headers.get_all(name);

@@ -252,8 +252,10 @@ fn guessing(route: &RouteConfig, all: &[&LimitConfig], names: &[(At<String>, Mat
         }
         None => format!("nothing limits how often a client tries passwords at `{path}`"),
     };
+    let slow =
+        |limit: &LimitConfig| limit.quota.rate().is_some_and(|rate| within(rate, HOUR) <= ATTEMPTS_PER_HOUR);
     let mut used = route.limits.iter().filter_map(|used| all.get(used.index));
-    let help = match used.find(|limit| limit.mode == Mode::Shadow && would_guard(limit)) {
+    let help = match used.find(|limit| limit.mode == Mode::Shadow && would_guard(limit) && slow(limit)) {
         Some(limit) => format!("`{}` refuses nobody while it has `mode: shadow`", limit.name),
         None => "add a limit such as `{key: ip, algorithm: sliding_window, rate: 10/min, slices: 10, strict: true}`"
             .to_owned(),

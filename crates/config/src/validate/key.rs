@@ -201,7 +201,7 @@ pub(super) fn exempt(
             Ok(network) => exempt.networks.push(network),
             Err(message) if looks_like_address(&text.value) => report.error(text.problem(message)),
             Err(_) if by_address => report.error(
-                text.problem(format!("`{}` is no address, and this limit has no other key", text.value))
+                text.problem(format!("`{}` is not an address, and this limit has no other key", text.value))
                     .help("write an address, a network such as 10.0.0.0/8, or list:NAME"),
             ),
             Err(_) => exempt.values.push(text.value.clone()),

@@ -242,6 +242,12 @@ fn large_keys(name: &At<String>, limit: &LimitConfig, report: &mut Report) {
     }
 }
 
+/// The header of a key that lists addresses, of which only those that proxies have added can be trusted.
+fn address_header(part: &Part) -> Option<&str> {
+    let Part::Header(name) = part else { return None };
+    ["forwarded", "x-forwarded-for", "x-real-ip"].into_iter().find(|header| name == header)
+}
+
 /// Warns of limits that are valid but probably not intended.
 pub(super) fn warnings(
     limits: &Section<LimitConfig>,
@@ -296,6 +302,12 @@ pub(super) fn warnings(
                 name.problem(format!("a client can have many shares of `{}` by changing what it sends", name.value)).help(
                     "nothing verifies the key of `fair.by`; use `by: consumer` or `by: ip`, or put a limit with `key: ip` beside it",
                 ),
+            );
+        }
+        if let Some(header) = limit.key.parts().find_map(address_header) {
+            report.warning(
+                name.problem(format!("a client chooses its key of `{}`: it can write `{header}` itself", name.value))
+                    .help("write `key: ip`, with the proxies in front of the gateway in `client_ip.trusted_proxies`"),
             );
         }
         ban::warnings(name, limit, report);

@@ -92,7 +92,7 @@ fn calendar_of(
     match (unit, &raw.zone) {
         (Some(Unit::Month), _) if kind != Kind::Fixed => {
             report.error(
-                text.problem("a month is no fixed time, so only fixed_window counts by it")
+                text.problem("a month is not a fixed time, so only fixed_window counts by it")
                     .help("write `algorithm: fixed_window` beside it, or a number of days: 30d"),
             );
             None

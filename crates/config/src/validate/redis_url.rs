@@ -76,7 +76,7 @@ fn host_and_port(place: &str, usual: u16) -> Result<(&str, u16), Mistake> {
         Some(inside) => {
             let (host, port) = inside.split_once(']').unwrap_or(("", ""));
             if host.parse::<Ipv6Addr>().is_err() {
-                return Err(Mistake::new("what stands in the brackets of this URL is no IPv6 address"));
+                return Err(Mistake::new("what stands in the brackets of this URL is not an IPv6 address"));
             }
             (host, port)
         }
@@ -99,7 +99,7 @@ fn host_and_port(place: &str, usual: u16) -> Result<(&str, u16), Mistake> {
     match number.parse::<u16>() {
         Ok(port) if port != 0 => Ok((host, port)),
         _ => {
-            let mistake = Mistake::new("the port of this URL is no number between 1 and 65535");
+            let mistake = Mistake::new("the port of this URL is not a number between 1 and 65535");
             let is_ipv6 = |text: &str| text.parse::<Ipv6Addr>().is_ok();
             if is_ipv6(place) || place.rsplit_once(':').is_some_and(|(host, _)| is_ipv6(host)) {
                 return Err(mistake.help("an IPv6 address stands in brackets: redis://[::1]:6379"));
@@ -136,7 +136,7 @@ fn unix(rest: &str) -> Result<RedisUrl, Mistake> {
 
 fn database(number: &str) -> Result<u32, Mistake> {
     let bad =
-        || Mistake::new("the database of this URL is no number").help("such as redis://127.0.0.1:6379/0");
+        || Mistake::new("the database of this URL is not a number").help("such as redis://127.0.0.1:6379/0");
     if !number.bytes().all(|b| b.is_ascii_digit()) {
         return Err(bad());
     }

@@ -165,7 +165,7 @@ fn authority(text: &str) -> Result<(bool, String), Mistake> {
             .ok_or_else(|| Mistake::new(format!("the port `{port}` is not between 1 and 65535")))?,
     };
     if tls && ServerName::try_from(host.trim_start_matches('[').trim_end_matches(']')).is_err() {
-        return Err(Mistake::new(format!("`{host}` is no name that a certificate can be for")));
+        return Err(Mistake::new(format!("`{host}` is not a name that a certificate can be for")));
     }
     Ok((tls, format!("{host}:{port}")))
 }
@@ -186,7 +186,7 @@ pub(super) fn unix_path(path: &str) -> Result<&str, Mistake> {
             .help(format!("write {UNIX}/{}", path.trim_start_matches('/'))));
     }
     if !path.starts_with('/') || path.ends_with('/') || path.contains('\0') {
-        return Err(Mistake::new(format!("`{path}` is no absolute path of a socket"))
+        return Err(Mistake::new(format!("`{path}` is not an absolute path of a socket"))
             .help(format!("such as {UNIX}/run/app.sock")));
     }
     Ok(path)

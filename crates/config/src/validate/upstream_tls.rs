@@ -74,7 +74,7 @@ fn tls(raw: &RawUpstreamTls, folder: Folder<'_>, report: &mut Report) -> Upstrea
 
 fn server_name(text: &str) -> Result<ServerName<'static>, Mistake> {
     ServerName::try_from(text.to_owned()).map_err(|_| {
-        Mistake::new(format!("`{text}` is no name that a certificate can be for"))
+        Mistake::new(format!("`{text}` is not a name that a certificate can be for"))
             .help("such as api.example.com, without a scheme or a port")
     })
 }

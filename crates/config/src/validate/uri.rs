@@ -150,7 +150,7 @@ fn replacement(text: &str, group: impl Fn(&str) -> Option<usize>) -> Result<Vec<
 /// The mistake for a group that the pattern does not have.
 fn no_group(name: &str, braced: bool, group: impl Fn(&str) -> Option<usize>) -> Mistake {
     let written = if braced { format!("{{{name}}}") } else { format!("${name}") };
-    let mistake = Mistake::new(format!("`{written}` is no group of the pattern"));
+    let mistake = Mistake::new(format!("`{written}` is not a group of the pattern"));
     // `$10` for group 1 and a 0, `$idx` for the group `id` and an x: the longest group that the name begins with.
     let split =
         (1..name.len()).rev().find(|end| name.is_char_boundary(*end) && group(&name[..*end]).is_some());
