@@ -210,7 +210,7 @@ impl Snapshot {
 }
 
 /// The digits of a digest, as it is shown (16) or in full (64), with `sha256:` before it or not.
-fn digest(text: &str) -> Option<String> {
+pub(crate) fn digest(text: &str) -> Option<String> {
     is_digest(text.as_bytes()).then(|| text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase())
 }
 

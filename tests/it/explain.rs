@@ -138,7 +138,9 @@ fn a_consumer_needs_no_credential() {
         ),
     ]);
     let run = |args: &[&str]| folder.run(&[&["explain", "--json", "GET", "/"], args].concat());
-    for (consumer, key, capacity) in [("acme", "k1", 50), ("beta", "k2", 5)] {
+    for (consumer, key, digest, capacity) in
+        [("acme", "k1", "6ab9f1eb8f7d3388", 50), ("beta", "k2", "015f7e6bc5aeaf48", 5)]
+    {
         let by_name = run(&["--consumer", consumer]);
         assert_eq!(by_name.status.code(), Some(0), "{}", text(&by_name));
         let told = serde_json::from_slice::<Value>(&by_name.stdout).unwrap();
@@ -148,6 +150,15 @@ fn a_consumer_needs_no_credential() {
         assert_eq!(limit["remaining"], capacity, "{told}");
         let by_key = run(&["-H", &format!("X-Api-Key: {key}")]);
         assert_eq!(by_key.stdout, by_name.stdout, "as with the credential");
+        for form in
+            [format!("consumer:{consumer}"), format!("sha256:{digest}"), format!("api_key:sha256:{digest}")]
+        {
+            assert_eq!(
+                run(&["--consumer", &form]).stdout,
+                by_name.stdout,
+                "{form}: as operators are shown it"
+            );
+        }
     }
     let unknown = run(&["--consumer", "gamma"]);
     assert_eq!(unknown.status.code(), Some(1));

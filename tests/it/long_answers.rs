@@ -25,7 +25,7 @@ fn configuration(turn: usize) -> String {
     };
     format!(
         "access_log: access.log\nlimits: {{all: {{key: ip, rate: 100/s}}}}\n\
-         upstreams: {{api: {{servers: [\"http://{{upstream}}\"]}}}}\n\
+         upstreams: {{api: {{servers: [\"http://{{upstream}}\"], timeouts: {{idle: 1h}}}}}}\n\
          routes:\n{}  - {{name: long, match: {{path: /long/*}}, upstream: api}}\n",
         (0..2_000).map(route).collect::<String>()
     )
