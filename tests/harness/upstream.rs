@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::message::{Head, Reader};
-use super::{ReservedPort, until};
+use super::{ReservedPort, patience, until};
 
 /// A server with a thread for each connection.
 pub struct Upstream {
@@ -130,7 +130,7 @@ impl Drop for Upstream {
 
 fn serve(stream: TcpStream, connection: usize, state: &State, script: &dyn Fn(&mut Exchange<'_>)) {
     let mut reader = Reader::new(stream);
-    reader.stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap(); // a kept connection may idle
+    reader.stream.set_read_timeout(Some(patience(60))).unwrap(); // a kept connection may idle
     for turn in 0.. {
         let Ok(Some(head)) = reader.head() else { return };
         let mut words = head.first.split(' ').map(str::to_owned);
