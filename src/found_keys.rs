@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::auth::Consumers;
+use crate::auth::{Consumer, Consumers};
 use crate::file_watch::{hex, sha256};
 use crate::keys::{self, Fingerprint, KeyText, parts_of};
 use crate::shown_key::ShownKeys;
@@ -122,14 +122,12 @@ impl<'s> KeyFinder<'s> {
         keys::is_meant(part, value, text, prefix) || by_digest() || by_owner()
     }
 
-    /// A value for a part that is the consumer: his name in place of his API key, or of its digest.
+    /// A value for a part that is the consumer: the consumer's name in place of its API key, or of the digest of one.
     fn with_consumer<'t>(&self, value: &'t str, alternatives: &[Part]) -> Cow<'t, str> {
         let Some(known) = self.consumers.filter(|_| alternatives.contains(&Part::Consumer)) else {
             return Cow::Borrowed(value);
         };
-        let bare = keys::without_name(&Part::ApiKey, keys::without_name(&Part::Consumer, value));
-        let by_key = || known.find(bare.as_bytes()).or_else(|| known.with_digest(&digest(bare)?));
-        match known.named(bare).map_or_else(by_key, |_| None) {
+        match meant_consumer(known, value) {
             Some(owner) => Cow::Owned(format!("{}:{}", Part::Consumer.name(), owner.name)),
             None => Cow::Borrowed(value),
         }
@@ -168,7 +166,7 @@ impl<'s> KeyFinder<'s> {
         }
     }
 
-    /// What can be written in place of a text that is no key.
+    /// What can be written in place of a text that is not a key.
     fn forms(&self, text: &str) -> String {
         let form = |part: &Part| match part {
             Part::Ip | Part::IpPrefix(_) | Part::Ipv4Prefix(_) => "an address".to_owned(),
@@ -209,8 +207,15 @@ impl Snapshot {
     }
 }
 
+/// The consumer that an operator's text means: by its name, by one of its API keys, or by the digest of one.
+pub(crate) fn meant_consumer<'c>(known: &'c Consumers, text: &str) -> Option<Consumer<'c>> {
+    let bare = keys::without_name(&Part::ApiKey, keys::without_name(&Part::Consumer, text));
+    let by_key = || known.find(bare.as_bytes()).or_else(|| known.with_digest(&digest(bare)?));
+    known.named(text).or_else(|| known.named(bare)).or_else(by_key)
+}
+
 /// The digits of a digest, as it is shown (16) or in full (64), with `sha256:` before it or not.
-pub(crate) fn digest(text: &str) -> Option<String> {
+fn digest(text: &str) -> Option<String> {
     is_digest(text.as_bytes()).then(|| text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase())
 }
 

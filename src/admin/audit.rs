@@ -46,17 +46,8 @@ impl Admin {
         tracing::info!(
             "{actor} ({peer}) set server {server} of upstream {upstream} from {before} to {after}"
         );
-        let line = json!({
-            "time": self.shared.clock.wall().to_string(),
-            "kind": "server_state",
-            "actor": actor,
-            "client": peer.to_string(),
-            "upstream": upstream,
-            "server": server,
-            "before": before,
-            "after": after,
-        });
-        self.record(&self.shared.snapshot.load(), std::iter::once(line));
+        let what = json!({ "upstream": upstream, "server": server, "before": before, "after": after });
+        self.record_one(&self.shared.snapshot.load(), by, "server_state", what);
     }
 
     /// Records that a key was pardoned. `key` is shown as the access log shows keys: a secret by its digest.
@@ -64,14 +55,15 @@ impl Admin {
         let Asking { actor, peer } = by;
         let key: String = key.escape_debug().collect();
         tracing::info!("{actor} ({peer}) pardoned the key {key} of limit {limit}");
-        let line = json!({
-            "time": self.shared.clock.wall().to_string(),
-            "kind": "pardon",
-            "actor": actor,
-            "client": peer.to_string(),
-            "limit": limit,
-            "key": key,
-        });
-        self.record(snapshot, std::iter::once(line));
+        self.record_one(snapshot, by, "pardon", json!({ "limit": limit, "key": key }));
+    }
+
+    /// Writes the line of one change, whose own members are `what`.
+    fn record_one(&self, snapshot: &Snapshot, by: &Asking, kind: &str, mut what: Value) {
+        what["time"] = self.shared.clock.wall().to_string().into();
+        what["kind"] = kind.into();
+        what["actor"] = by.actor.to_string().into();
+        what["client"] = by.peer.to_string().into();
+        self.record(snapshot, std::iter::once(what));
     }
 }

@@ -111,7 +111,7 @@ impl Admin {
         if asked.limit.fair.is_some() && !matches!(&*asked.text, "global" | "global:") {
             // `top` ranks who shares the limit: a pardon of one of these would be one of all.
             let why = format!(
-                "`{name}` has one key, `global`, which `fair` divides: `{}` is no key of it",
+                "`{name}` has one key, `global`, which `fair` divides: `{}` is not a key of it",
                 asked.text
             );
             return problem(StatusCode::BAD_REQUEST, &why);

@@ -54,7 +54,7 @@ fn paths() -> Value {
                 ("header", "A header, `Name: value`; can be repeated"),
                 ("from", "The address that the connection comes from"),
                 ("listener", "The name of the listener"),
-                ("consumer", "The consumer who sends it, by its name or the digest of an API key, in place of credentials"),
+                ("consumer", "The consumer who sends it, by its name, an API key or the digest of one, in place of credentials"),
             ],
         ) },
         "/limits/{limit}/top": {

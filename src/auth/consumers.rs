@@ -116,11 +116,16 @@ impl Consumers {
 
     /// The consumer of this name. The first call reads all names.
     pub fn named(&self, name: &str) -> Option<Consumer<'_>> {
+        self.consumer(self.records.get(self.record_of(name)? as usize)?)
+    }
+
+    /// The index of the record of this name.
+    fn record_of(&self, name: &str) -> Option<u32> {
         let names = self.names.get_or_init(|| {
             let all = (0..).zip(&self.records);
             all.filter_map(|(at, record)| Some((self.consumer(record)?.name.into(), at))).collect()
         });
-        self.consumer(self.records.get(*names.get(name)? as usize)?)
+        names.get(name).copied()
     }
 
     /// The consumer of a key by the digest of the key: its first 16 hexadecimal digits, or all 64, in lower case.
@@ -133,10 +138,8 @@ impl Consumers {
 
     /// How many keys the consumer of this name has.
     pub(crate) fn keys_of(&self, name: &str) -> usize {
-        let of_name = |key: &&Key| {
-            self.consumer(&self.records[key.owner as usize]).is_some_and(|owner| owner.name == name)
-        };
-        self.keys.iter().filter(of_name).count()
+        let Some(owner) = self.record_of(name) else { return 0 };
+        self.keys.iter().filter(|key| key.owner == owner).count()
     }
 
     /// How many there are.

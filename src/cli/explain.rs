@@ -41,8 +41,8 @@ pub(super) struct Args {
     /// The name of the listener that the request comes in on [default: the first in the file]
     #[arg(long, value_name = "NAME")]
     listener: Option<String>,
-    /// The consumer who sends it, by its name or the digest of an API key, in place of credentials in the headers: with the plan
-    /// and rates of this consumer
+    /// The consumer who sends it, by its name, an API key or the digest of one, in place of credentials in the headers: with
+    /// the plan and rates of this consumer
     #[arg(long, value_name = "NAME")]
     consumer: Option<String>,
     /// The id of a request that was refused within the last hour: a running gateway is asked

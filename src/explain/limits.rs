@@ -119,6 +119,9 @@ impl Snapshot {
                 SkipReason::NoKey => {
                     (LimitOutcome::Skipped, "the request lacks the key, and `on_missing` is `skip`")
                 }
+                SkipReason::WouldDeny => {
+                    (LimitOutcome::ShadowRefused, "the request lacks the key, and `on_missing` is `deny`")
+                }
                 SkipReason::NotApplicable => (LimitOutcome::Skipped, "`when` does not cover the request"),
             };
             all.push(ExplainedLimit {

@@ -26,7 +26,7 @@ use crate::access_log::Outcome;
 use crate::auth::Answers;
 use crate::client_address;
 use crate::clock::Clock;
-use crate::found_keys::digest;
+use crate::found_keys::meant_consumer;
 use crate::limit::{Ask, SlowerLane, Store, preview_shares};
 use crate::message::{LocalResponse, RequestId};
 use crate::refusal_reason::RefusalReason;
@@ -134,11 +134,13 @@ impl Snapshot {
     fn answers_for(&self, consumer: Option<&str>) -> Result<Answers, String> {
         let Some(name) = consumer else { return Ok(Answers::default()) };
         let Some((_, known)) = self.config.known_consumers() else { return Ok(Answers::of_consumer(name)) };
-        let by_digest = || known.with_digest(&digest(name.strip_prefix("api_key:").unwrap_or(name))?);
-        let by_name = || known.named(name.strip_prefix("consumer:").unwrap_or(name));
-        let found = known.named(name).or_else(by_name).or_else(by_digest);
-        let none = || format!("there is no consumer called `{}`, or with such a key", name.escape_debug());
-        Ok(Answers::of_consumer(found.ok_or_else(none)?.name))
+        let unknown = || {
+            format!(
+                "there is no consumer called `{}`, and none with such an API key or digest",
+                name.escape_debug()
+            )
+        };
+        Ok(Answers::of_consumer(meant_consumer(known, name).ok_or_else(unknown)?.name))
     }
 
     /// Matches the request and evaluates its limits on copies of their states.

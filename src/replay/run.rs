@@ -255,8 +255,10 @@ impl<'s> Replay<'s> {
             count.beside += u64::from(enforced > usize::from(one.limit.enforces()));
             *(if ask.key == one.limit.missing { &mut count.without_key } else { &mut count.asked }) += 1;
         }
-        for (index, _) in matched.skipped.iter().filter(|(_, why)| *why == SkipReason::NoKey) {
-            self.counts[*index].without_key += 1;
+        for (index, why) in &matched.skipped {
+            let count = &mut self.counts[*index];
+            count.without_key += u64::from(matches!(why, SkipReason::NoKey | SkipReason::WouldDeny));
+            count.shadow_refused += u64::from(*why == SkipReason::WouldDeny);
         }
         let mut decision = matched.decide(self.now, false);
         let answered = Answered::new(self.snapshot, request, status);
@@ -300,6 +302,8 @@ impl<'s> Replay<'s> {
                 _ => count.admitted += u64::from(decision.admitted && !one.candidate),
             }
         }
+        let denied = matched.skipped.iter().filter(|(_, why)| *why == SkipReason::WouldDeny);
+        shadow.extend(denied.map(|(index, _)| self.snapshot.limits[*index].config.name.as_str()));
         let refused = reported.filter(|_| !decision.admitted);
         let row = Row {
             outcome: if decision.admitted { Outcome::Admitted } else { Outcome::Refused },

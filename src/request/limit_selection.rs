@@ -238,6 +238,10 @@ impl<'s> LimitSelection<'s> {
                     skip(SkipReason::NoKey);
                     continue;
                 }
+                (None, OnMissing::Deny) if !limit.enforces() => {
+                    skip(SkipReason::WouldDeny);
+                    continue;
+                }
                 (None, OnMissing::Deny) => {
                     return Err(EarlyReject::KeyMissing {
                         route: route_index,

@@ -70,6 +70,8 @@ pub enum SkipReason {
     Exempt,
     /// The request lacks the key, and the limit skips such requests.
     NoKey,
+    /// The request lacks the key. If the limit were enforced, it would be answered 401.
+    WouldDeny,
     /// The limit does not cover such requests.
     NotApplicable,
 }

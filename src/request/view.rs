@@ -132,11 +132,12 @@ impl View {
             return; // there are no verdicts
         }
         let Matched { selected, asks, fair, .. } = evaluated.matched;
-        for ((asked, verdict), ask) in selected.iter().zip(verdicts).zip(asks) {
+        for (at, asked) in selected.iter().enumerate() {
+            let (verdict, ask) = (&verdicts[at], &asks[at]);
             let metrics = &self.limits[asked.index];
             if !asked.candidate {
                 // A limit with `fair` has one key: whoever takes from it is counted.
-                let (key, text) = match fair.iter().find(|fair| std::ptr::eq(&asks[fair.at], ask)) {
+                let (key, text) = match fair.iter().find(|fair| fair.at == at) {
                     Some(fair) => (Fingerprint::from_hash(fair.consumer.key), &fair.text),
                     None => (ask.key, &ask.text),
                 };
@@ -161,6 +162,7 @@ impl View {
             let outcome = match reason {
                 SkipReason::Exempt => LimitOutcome::Exempt,
                 SkipReason::NoKey => LimitOutcome::Skipped,
+                SkipReason::WouldDeny => LimitOutcome::ShadowRefused,
                 SkipReason::NotApplicable => continue, // the limit does not cover the request
             };
             self.limits[*index].count(outcome);

@@ -132,8 +132,8 @@ impl Supervisor {
     /// Puts the parts in force that the region may have now, if they are others than before.
     pub(super) async fn follow_shares(&self) {
         let before = self.shared.snapshot.load_full();
-        let divisions = self.divisions(&before.config);
-        if divisions != before.config.divisions {
+        let current = self.divisions(&before.config);
+        if current.iter().enumerate().any(|(limit, division)| *division != before.config.division(limit)) {
             self.put_in_force(before.config.clone(), before.rules(), &before).await;
         }
     }

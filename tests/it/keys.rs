@@ -1,7 +1,9 @@
 //! What limits count apart: every kind of key, and that a client gets no second allowance by writing the same key in
 //! another way.
 
-use crate::harness::Gateway;
+use serde_json::{Value, json};
+
+use crate::harness::{Gateway, program, until};
 
 /// A gateway with one limit `l` of two a day on every path.
 fn two_a_day(limit: &str) -> Gateway {
@@ -138,6 +140,48 @@ fn requests_without_the_key_can_be_denied() {
     assert_eq!(denied.header("www-authenticate"), Some("ApiKey realm=\"sluicegate\""));
     denied.problem();
     assert_eq!(gateway.statuses(3, "/", &[("x-api-key", "k")]), [200, 200, 429]);
+}
+
+/// In shadow mode nobody is denied: a request without the key is reported as one that would be refused.
+#[test]
+fn shadow_mode_denies_nobody() {
+    let gateway = Gateway::start(
+        "access_log: access.log\n\
+         limits: {l: {key: api_key, rate: 2/day, on_missing: deny, mode: shadow}}\n\
+         routes: [{name: all, respond: {status: 200}, limits: [l]}]\n",
+    );
+    assert_eq!(gateway.get("/").status, 200);
+    assert_eq!(gateway.statuses(1, "/", &[("x-api-key", "k")]), [200]);
+    let count =
+        |outcome| gateway.metric("sluicegate_limit_decisions_total", &[("limit", "l"), ("outcome", outcome)]);
+    assert_eq!((count("shadow_refused"), count("admitted")), (1.0, 1.0));
+    let explained = gateway.admin_get("/explain?url=/").json();
+    let limits = explained["limits"].as_array().unwrap();
+    let limit = limits.iter().find(|limit| limit["name"] == "l").unwrap();
+    assert_eq!(limit["outcome"], "shadow_refused", "{explained}");
+    let mut lines = until("the lines are written", || {
+        let text = std::fs::read_to_string(gateway.path("access.log")).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        (lines.len() == 2).then_some(lines)
+    });
+    lines.sort_by_key(|line| line.get("shadow").is_none()); // each worker writes its own lines
+    assert_eq!(
+        (&lines[0]["outcome"], &lines[0]["shadow"]),
+        (&json!("admitted"), &json!(["l"])),
+        "{}",
+        lines[0]
+    );
+    assert_eq!(lines[1].get("shadow"), None);
+    let log = gateway.path("access.log");
+    let replayed = program()
+        .args(["replay", "--json", "--config"])
+        .arg(gateway.path("gateway.yaml"))
+        .arg(log)
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_slice(&replayed.stdout).unwrap();
+    let refused = (&report["refused"], &report["limits"][0]["shadow_refused"]);
+    assert_eq!(refused, (&json!(0), &json!(2)), "the log has no key: {report}");
 }
 
 /// `api_key | ip` is the key where there is one and the address otherwise, and never takes one for the other.

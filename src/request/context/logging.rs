@@ -7,7 +7,7 @@ use crate::access_log::{End, Outcome, Record};
 use crate::cut_reason::CutReason;
 use crate::limit_outcome::LimitOutcome;
 use crate::request::early_reject::EarlyReject;
-use crate::request::verdict::{Evaluated, Matched};
+use crate::request::verdict::{Evaluated, Matched, SkipReason};
 use crate::respond::{reported_verdict, retry_after};
 use crate::shown_key::ShownKeys;
 use crate::snapshot::{Snapshot, Target};
@@ -82,7 +82,7 @@ impl RequestContext {
 
     /// Logs the decision of the limits.
     pub fn log_evaluation(&self, evaluated: Evaluated<'_, '_>, config: &Config) {
-        let Evaluated { matched: Matched { selected, asks, .. }, decision, .. } = evaluated;
+        let Evaluated { matched: Matched { selected, asks, skipped, .. }, decision, .. } = evaluated;
         self.note(|record| {
             let served = decision.admitted && !decision.unavailable;
             record.outcome = Some(if served { Outcome::Admitted } else { Outcome::Refused });
@@ -105,6 +105,8 @@ impl RequestContext {
                     _ => {}
                 }
             }
+            let denied = skipped.iter().filter(|(_, why)| *why == SkipReason::WouldDeny);
+            record.shadow.extend(denied.map(|(index, _)| *index));
         });
     }
 
