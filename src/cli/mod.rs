@@ -15,6 +15,7 @@ mod schema;
 mod size;
 mod top;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -109,7 +110,7 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            if let Some(meant) = foreign_command(std::env::args().skip(1)) {
+            if let Some(meant) = foreign_command(std::env::args_os().skip(1)) {
                 return fail(INVALID, meant);
             }
             let _ = error.print(); // an error of the terminal cannot be reported
@@ -135,9 +136,9 @@ pub fn main() -> ExitCode {
 }
 
 /// What is meant by the arguments of another program that cannot be understood: of HAProxy, nginx, or a service.
-fn foreign_command(arguments: impl Iterator<Item = String>) -> Option<String> {
-    let arguments: Vec<String> = arguments.collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+fn foreign_command(arguments: impl Iterator<Item = OsString>) -> Option<String> {
+    let arguments: Vec<OsString> = arguments.collect();
+    let words: Vec<&str> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
     match words.as_slice() {
         ["-c", "-f", file, ..] | ["-f", file, "-c", ..] => {
             Some(format!("to validate a configuration: sluicegate check {file}"))
@@ -329,9 +330,9 @@ mod tests {
     #[test]
     fn arguments_of_other_programs_are_answered() {
         let answer = |line: &str| {
-            let words = line.split(' ').map(str::to_owned);
+            let words = line.split(' ').map(OsString::from);
             Cli::command()
-                .try_get_matches_from(std::iter::once("sluicegate".to_owned()).chain(words.clone()))
+                .try_get_matches_from(std::iter::once(OsString::from("sluicegate")).chain(words.clone()))
                 .is_err()
                 .then(|| foreign_command(words).unwrap_or_else(|| panic!("{line} is not answered")))
         };

@@ -132,8 +132,8 @@ impl View {
             return; // there are no verdicts
         }
         let Matched { selected, asks, fair, .. } = evaluated.matched;
-        for (at, asked) in selected.iter().enumerate() {
-            let (verdict, ask) = (&verdicts[at], &asks[at]);
+        debug_assert_eq!(verdicts.len(), selected.len(), "each limit has a verdict");
+        for (at, ((asked, verdict), ask)) in selected.iter().zip(verdicts).zip(asks).enumerate() {
             let metrics = &self.limits[asked.index];
             if !asked.candidate {
                 // A limit with `fair` has one key: whoever takes from it is counted.

@@ -1,7 +1,7 @@
 //! The admin API: what operators can read and change, who is allowed to, and that it is never served on an address
 //! for clients.
 
-use crate::harness::{Client, Gateway, Response, Setup, TOKEN};
+use crate::harness::{Client, Gateway, Response, Setup, TOKEN, patience};
 
 const FILE: &str = "limits:\n  per-key: {key: api_key, rate: 2/day}\n  pair: {key: [ip, api_key | ip], rate: 5/day}\n  \
                     parallel: {key: ip, algorithm: concurrency, max: 8}\n\
@@ -26,6 +26,20 @@ fn health_and_readiness_can_be_asked_for() {
         assert_eq!(gateway.admin_get(path).status, 200, "{path}");
         let head = gateway.admin("HEAD", path, &[]);
         assert_eq!((head.status, head.body.len()), (200, 0), "{path}");
+    }
+}
+
+/// A body that does not arrive is given up, with an answer, before it holds a connection for ever.
+#[test]
+fn a_body_that_stalls_is_answered() {
+    let gateway = Gateway::start(&format!("rules: {{file: rules.db}}\n{FILE}"));
+    let (address, bearer) = (gateway.admin.to_string(), format!("Bearer {TOKEN}"));
+    let headers = [("host", address.as_str()), ("authorization", bearer.as_str()), ("content-length", "20")];
+    for (method, path) in [("PUT", "/upstreams/api/servers/127.0.0.1:9/state"), ("PUT", "/rules/r-1")] {
+        let mut client = Client::connect(gateway.admin);
+        client.reader.stream.set_read_timeout(Some(patience(30))).unwrap();
+        client.request(method, path, &headers).send(r#"{"st"#);
+        is_problem(&client.response(), 408);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Output, Stdio};
 
 use crate::harness::folder::text;
@@ -216,6 +217,16 @@ fn a_configuration_is_validated_in_other_words() {
     }
     is(&folder.run(&["-c", "-f", "other.yaml"]), 1, "sluicegate check other.yaml");
     is(&folder.run(&["-s", "reload"]), 1, "kill -HUP");
+}
+
+/// An argument that is not UTF-8 is an error like any other.
+#[test]
+fn arguments_that_are_not_utf_8_are_refused() {
+    let wrong = std::ffi::OsStr::from_bytes(b"\xff");
+    for before in [&["explain", "/", "--consumer"][..], &["top", "--key"]] {
+        let output = program().args(before).arg(wrong).output().unwrap();
+        is(&output, 1, "error: ");
+    }
 }
 
 /// `size` computes what a given load needs, as a table and as JSON, and says what is wrong with its arguments.

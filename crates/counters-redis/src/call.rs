@@ -295,7 +295,10 @@ impl Store {
         admitted: bool,
     ) -> Delivery {
         let mut whole = Decision { admitted, ..Decision::default() };
-        if let [only] = outcomes {
+        // A refusal may have ended the call before the other keys were asked.
+        if let [only] = outcomes
+            && only.items.len() == items.len()
+        {
             whole.verdicts = std::mem::take(&mut only.decisions[request].verdicts);
             whole.delay = only.decisions[request].delay;
         } else {

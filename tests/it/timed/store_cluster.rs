@@ -37,8 +37,10 @@ fn a_cluster_is_exact() {
 #[test]
 fn a_refusal_is_given_back_across_nodes() {
     let cluster = Cluster::start();
-    let limits = "  narrow: {key: api_key, rate: 5/366d}\n  wide: {key: global, rate: 1000/366d}";
-    for (index, order) in ["narrow, wide", "wide, narrow"].into_iter().enumerate() {
+    let limits = "  narrow: {key: api_key, rate: 5/366d}\n  wide: {key: global, rate: 1000/366d}\n  \
+                  other: {key: api_key, rate: 1000/366d}";
+    let orders = ["narrow, wide", "wide, narrow", "other, wide, narrow"];
+    for (index, order) in orders.into_iter().enumerate() {
         let text = cluster.store().replace("timeout:", &format!("prefix: sluicegate{index}, timeout:"));
         let fleet = Fleet::start(2, &(text + &route(order, limits)));
         for key in 0..8 {
@@ -46,6 +48,15 @@ fn a_refusal_is_given_back_across_nodes() {
             assert_eq!(statuses, [[200; 5].as_slice(), &[429; 15]].concat(), "{order}: key-{key}");
         }
         until("all is given back", || (fleet[0].remaining("wide", "any") == 960).then_some(()));
+        // The limits whose nodes were not asked say nothing, and the refusal is told of the limit that refused.
+        let refused = |limit| {
+            let labels = [("limit", limit), ("outcome", "refused")];
+            fleet
+                .iter()
+                .map(|gateway| gateway.metric("sluicegate_limit_decisions_total", &labels))
+                .sum::<f64>()
+        };
+        assert_eq!(["narrow", "wide", "other"].map(refused), [120.0, 0.0, 0.0], "{order}");
     }
 }
 
