@@ -8,7 +8,7 @@ use crate::file_watch::{hex, sha256};
 use crate::keys::{self, Fingerprint, KeyText, parts_of};
 use crate::shown_key::ShownKeys;
 use crate::snapshot::Snapshot;
-use sluicegate_config::{KeySpec, Part};
+use sluicegate_config::{KeySpec, Part, ValueForm};
 
 /// The keys that a message lists.
 const LISTED: usize = 5;
@@ -169,7 +169,7 @@ impl<'s> KeyFinder<'s> {
     /// What can be written in place of a text that is not a key.
     fn forms(&self, text: &str) -> String {
         let form = |part: &Part| match part {
-            Part::Ip | Part::IpPrefix(_) | Part::Ipv4Prefix(_) => "an address".to_owned(),
+            part if part.values() == ValueForm::Address => "an address".to_owned(),
             Part::ApiKey if self.consumers.is_some() => {
                 "an API key, its digest or the name of its consumer".to_owned()
             }

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use crate::file_watch::sha256;
 use crate::keys::parts_of;
-use sluicegate_config::{Config, Part, has_secret_word, is_secret_header, secret_parameters};
+use sluicegate_config::{
+    Config, Part, PartSource, ValueForm, has_secret_word, is_secret_header, secret_parameters,
+};
 use sluicegate_wire::number::hex;
 
 /// Which parts of keys are secret under a configuration.
@@ -53,23 +55,36 @@ impl<'c> ShownKeys<'c> {
             let first = sha256(value).first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
             return format!("{name}:sha256:{}", String::from_utf8_lossy(&hex(first)));
         }
-        match part {
-            Part::Global => name.to_owned(),
-            Part::Ip | Part::IpPrefix(_) | Part::Ipv4Prefix(_) => match address(value) {
+        match part.values() {
+            ValueForm::Nothing => name.to_owned(),
+            ValueForm::Address => match address(value) {
                 Some(address) => format!("{name}:{address}"),
                 None => name.to_owned(),
             },
-            _ => format!("{name}:{}", String::from_utf8_lossy(value)),
+            ValueForm::Host
+            | ValueForm::Method
+            | ValueForm::Path
+            | ValueForm::Segment
+            | ValueForm::Fingerprint
+            | ValueForm::Text => format!("{name}:{}", String::from_utf8_lossy(value)),
         }
     }
 
     /// Whether the values of a part are shown as digests.
     pub(crate) fn is_secret(&self, part: &Part) -> bool {
-        match part {
-            Part::ApiKey | Part::Cookie(_) => true,
-            Part::Header(name) => is_secret_header(name, &self.config.api_key, self.config.token_headers()),
-            Part::Query(name) => self.is_secret_parameter(name.as_bytes()),
-            _ => false,
+        match part.source() {
+            PartSource::ApiKey | PartSource::Cookie => true,
+            PartSource::Header => part
+                .header()
+                .is_none_or(|name| is_secret_header(name, &self.config.api_key, self.config.token_headers())),
+            PartSource::Query => self.is_secret_parameter(part.name().as_bytes()),
+            PartSource::Address
+            | PartSource::Nothing
+            | PartSource::Route
+            | PartSource::PathParameter
+            | PartSource::Consumer
+            | PartSource::Token
+            | PartSource::Certificate => false,
         }
     }
 }

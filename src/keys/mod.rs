@@ -13,13 +13,13 @@ use std::net::IpAddr;
 
 use http::Method;
 pub use sluicegate_counters::{Fingerprint, KeySecret, KeyText};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::auth::jwt::Verified;
 use crate::request_value::{self, Bytes, RequestValue, cookie, query_parameter};
 use crate::route::folded;
 use crate::tls::Identified;
-use sluicegate_config::{ApiKeyConfig, KeySpec, Part};
+use sluicegate_config::{ApiKeyConfig, KeySpec, Part, ValueForm};
 use sluicegate_wire::Headers;
 
 pub use self::network::{mask, network};
@@ -186,7 +186,7 @@ fn names(part: &Part, text: &str) -> bool {
 
 /// Whether a part is an address, and a text as well.
 fn is_address(part: &Part, text: &str) -> bool {
-    matches!(part, Part::Ip | Part::IpPrefix(_) | Part::Ipv4Prefix(_)) && text.parse::<IpAddr>().is_ok()
+    part.values() == ValueForm::Address && text.parse::<IpAddr>().is_ok()
 }
 
 /// FNV-1a, which hashes the same everywhere.
@@ -268,19 +268,22 @@ fn network_of(part: &Part, client: IpAddr, ipv6_prefix: u8) -> IpAddr {
 /// take for one.
 fn values_from_text(part: &Part, text: &str, ipv6_prefix: u8) -> SmallVec<[Bytes; 2]> {
     let text = without_name(part, text);
-    let one = match part {
-        Part::Ip | Part::IpPrefix(_) | Part::Ipv4Prefix(_) => {
-            text.parse().ok().map(|address| address_bytes(network_of(part, address, ipv6_prefix)))
+    let as_is = || Bytes::from_slice(text.as_bytes());
+    match part.values() {
+        ValueForm::Address => {
+            let address = text.parse().ok().map(|address| network_of(part, address, ipv6_prefix));
+            address.map(address_bytes).into_iter().collect()
         }
-        Part::Global => Some(Bytes::new()),
-        Part::Host | Part::TlsFingerprint => Some(Bytes::from_slice(text.to_ascii_lowercase().as_bytes())),
-        _ => Some(Bytes::from_slice(text.as_bytes())),
-    };
-    let mut values: SmallVec<[Bytes; 2]> = one.into_iter().collect();
-    if let (Part::Path | Part::Param(_), Cow::Owned(other)) = (part, folded(text)) {
-        values.push(Bytes::from_vec(other.into_bytes()));
+        ValueForm::Nothing => smallvec![Bytes::new()],
+        ValueForm::Host | ValueForm::Fingerprint => {
+            smallvec![Bytes::from_slice(text.to_ascii_lowercase().as_bytes())]
+        }
+        ValueForm::Path | ValueForm::Segment => match folded(text) {
+            Cow::Owned(other) => smallvec![as_is(), Bytes::from_vec(other.into_bytes())],
+            Cow::Borrowed(_) => smallvec![as_is()],
+        },
+        ValueForm::Method | ValueForm::Text => smallvec![as_is()],
     }
-    values
 }
 
 fn address_bytes(address: IpAddr) -> Bytes {

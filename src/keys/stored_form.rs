@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::network_of;
 use crate::route::folded;
-use sluicegate_config::{KeySpec, Part, host_name, normalize};
+use sluicegate_config::{KeySpec, Part, ValueForm, host_name, normalize};
 
 /// What the forms of a limit's keys depend on, besides its key.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ fn component(alternatives: &[Part], text: &str, forms: Forms) -> Result<String, 
     if let Some((part, value)) = alternatives.iter().find_map(|part| Some((part, behind_name(part, text)?))) {
         return Ok(format!("{}:{}", part.name(), value_of(part, value, forms)?));
     }
-    let is_address = |part: &&Part| matches!(part, Part::Ip | Part::IpPrefix(_) | Part::Ipv4Prefix(_));
+    let is_address = |part: &&Part| part.values() == ValueForm::Address;
     let address = alternatives.iter().find(is_address);
     let mut others = alternatives.iter().filter(|part| !is_address(part));
     match (address, others.next(), others.next()) {
@@ -52,7 +52,7 @@ fn component(alternatives: &[Part], text: &str, forms: Forms) -> Result<String, 
         }
         (Some(part), None, _) | (None, Some(part), None) => match part {
             Part::Global => Ok(format!("global:{}", value_of(part, text, forms)?)),
-            _ => value_of(part, text, forms),
+            part => value_of(part, text, forms),
         },
         (Some(_), Some(part), None) => value_of(part, text, forms),
         _ => Ok(text.to_owned()), // it may be any of several
@@ -63,10 +63,7 @@ fn component(alternatives: &[Part], text: &str, forms: Forms) -> Result<String, 
 fn behind_name<'t>(part: &Part, text: &'t str) -> Option<&'t str> {
     let behind = |name: &str| {
         let (start, rest) = text.split_at_checked(name.len())?;
-        let same = match part {
-            Part::Header(_) => start.eq_ignore_ascii_case(name),
-            _ => start == name,
-        };
+        let same = start == name || (part.header().is_some() && start.eq_ignore_ascii_case(name));
         rest.strip_prefix(':').filter(|_| same)
     };
     behind(part.name()).or_else(|| behind(&part.to_string()))
@@ -74,33 +71,33 @@ fn behind_name<'t>(part: &Part, text: &'t str) -> Option<&'t str> {
 
 fn value_of(part: &Part, text: &str, forms: Forms) -> Result<String, String> {
     let is_pattern = text.contains('*');
-    match part {
-        Part::Ip | Part::IpPrefix(_) | Part::Ipv4Prefix(_) => {
-            address(part, text, is_pattern, forms.ipv6_prefix)
-        }
-        Part::Global => match text {
+    match part.values() {
+        ValueForm::Address => address(part, text, is_pattern, forms.ipv6_prefix),
+        ValueForm::Nothing => match text {
             "" | "global" => Ok(String::new()),
             "*" => Ok("*".to_owned()),
             _ => Err("a limit with `key: global` has one key, `global`".to_owned()),
         },
-        Part::Host if is_pattern => Ok(text.to_ascii_lowercase()),
-        Part::Host => {
+        ValueForm::Host if is_pattern => Ok(text.to_ascii_lowercase()),
+        ValueForm::Host => {
             host_name(text.as_bytes()).map(Cow::into_owned).filter(|name| !name.is_empty()).ok_or_else(|| {
                 format!("`{text}` is not a host: write it without a scheme, as in `api.example.com`")
             })
         }
-        Part::Method => Ok(text.to_ascii_uppercase()),
-        Part::Path if is_pattern && !text.starts_with(['/', '*']) => {
+        ValueForm::Method => Ok(text.to_ascii_uppercase()),
+        ValueForm::Path if is_pattern && !text.starts_with(['/', '*']) => {
             Err(format!("`{text}` matches no path: a path begins with a slash"))
         }
-        Part::Path if is_pattern => Ok(if forms.folds { text.to_ascii_lowercase() } else { text.to_owned() }),
-        Part::Path => match normalize(text) {
+        ValueForm::Path if is_pattern => {
+            Ok(if forms.folds { text.to_ascii_lowercase() } else { text.to_owned() })
+        }
+        ValueForm::Path => match normalize(text) {
             Ok(path) if forms.folds => Ok(folded(&path).into_owned()),
             Ok(path) => Ok(path.into_owned()),
             Err(error) => Err(format!("`{text}` is not a path that requests can have: {error}")),
         },
-        Part::Param(_) if forms.folds && !is_pattern => Ok(folded(text).into_owned()),
-        Part::TlsFingerprint => {
+        ValueForm::Segment if forms.folds && !is_pattern => Ok(folded(text).into_owned()),
+        ValueForm::Fingerprint => {
             let hex = text.replace(':', "").to_ascii_lowercase();
             let is_whole = hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit());
             match is_pattern || is_whole {
@@ -110,7 +107,7 @@ fn value_of(part: &Part, text: &str, forms: Forms) -> Result<String, String> {
                 }
             }
         }
-        _ => Ok(text.to_owned()),
+        ValueForm::Segment | ValueForm::Text => Ok(text.to_owned()),
     }
 }
 

@@ -1,40 +1,19 @@
 //! A key in full: how it is written, and what can be read from it again.
 
-use http::HeaderName;
-
 use super::KeyText;
-use sluicegate_config::Part;
+use sluicegate_config::{Part, PartArgument, PartKind, PartTakes};
 
 /// Appends what this part is and its value. Not the index among its alternatives: limits that find the same
 /// value of the same part have the same key.
 pub(super) fn write(part: &Part, value: &[u8], text: &mut KeyText) {
-    let kind = match part {
-        Part::Ip => 1,
-        Part::ApiKey => 2,
-        Part::Global => 3,
-        Part::Host => 4,
-        Part::Method => 5,
-        Part::Path => 6,
-        Part::Param(_) => 7,
-        Part::Route => 8,
-        Part::Header(_) => 9,
-        Part::Query(_) => 10,
-        Part::Cookie(_) => 11,
-        Part::Consumer => 12,
-        Part::User => 13,
-        Part::Claim(_) => 14,
-        Part::IpPrefix(_) => 15,
-        Part::TlsSubject => 16,
-        Part::TlsFingerprint => 17,
-        Part::Ipv4Prefix(_) => 18,
-    };
-    text.push(kind);
-    if let Part::IpPrefix(bits) | Part::Ipv4Prefix(bits) = part {
-        text.push(*bits);
-    }
-    if matches!(part, Part::Param(_) | Part::Header(_) | Part::Query(_) | Part::Cookie(_) | Part::Claim(_)) {
-        text.extend_from_slice(part.name().as_bytes());
-        text.push(0); // names have no such character
+    text.push(part.kind() as u8);
+    match part.argument() {
+        PartArgument::None => {}
+        PartArgument::Bits(bits) => text.push(bits),
+        PartArgument::Name(name) => {
+            text.extend_from_slice(name.as_bytes());
+            text.push(0); // names have no such character
+        }
     }
     text.extend_from_slice(&(value.len() as u32).to_be_bytes()); // heads are far shorter than 4 GiB
     text.extend_from_slice(value);
@@ -53,42 +32,23 @@ pub(crate) fn parts_of(mut text: &[u8]) -> impl Iterator<Item = (Part, &[u8])> {
 
 /// The part that a text begins with, and what stands behind its name.
 fn part_of(text: &[u8]) -> Option<(Part, &[u8])> {
-    let (kind, mut behind) = text.split_first()?;
-    let mut name = || {
-        let end = behind.iter().position(|byte| *byte == 0)?;
-        let name = std::str::from_utf8(&behind[..end]).ok()?;
-        behind = &behind[end + 1..];
-        Some(name.to_owned())
-    };
-    let part = match kind {
-        1 => Part::Ip,
-        2 => Part::ApiKey,
-        3 => Part::Global,
-        4 => Part::Host,
-        5 => Part::Method,
-        6 => Part::Path,
-        7 => Part::Param(name()?),
-        8 => Part::Route,
-        9 => Part::Header(HeaderName::from_bytes(name()?.as_bytes()).ok()?),
-        10 => Part::Query(name()?),
-        11 => Part::Cookie(name()?),
-        12 => Part::Consumer,
-        13 => Part::User,
-        14 => Part::Claim(name()?),
-        15 | 18 => {
-            let (bits, rest) = behind.split_first()?;
-            behind = rest;
-            if *kind == 15 { Part::IpPrefix(*bits) } else { Part::Ipv4Prefix(*bits) }
+    let (number, behind) = text.split_first()?;
+    let kind = PartKind::numbered(*number)?;
+    let (argument, behind) = match kind.facts().takes {
+        PartTakes::Nothing => (PartArgument::None, behind),
+        PartTakes::Bits => behind.split_first().map(|(bits, rest)| (PartArgument::Bits(*bits), rest))?,
+        PartTakes::Name(_) => {
+            let end = behind.iter().position(|byte| *byte == 0)?;
+            (PartArgument::Name(std::str::from_utf8(&behind[..end]).ok()?), &behind[end + 1..])
         }
-        16 => Part::TlsSubject,
-        17 => Part::TlsFingerprint,
-        _ => return None,
     };
-    Some((part, behind))
+    Some((kind.part(argument)?, behind))
 }
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
+
     use super::*;
 
     #[test]

@@ -16,7 +16,7 @@ use super::schedule::{Changes, MOST_CHANGES};
 use super::source::{ListedRule, Source, listed};
 use super::{Effect, EffectId, KeyQuestion, RuledLimit, Rules, Unreadable, effect};
 use crate::keys;
-use sluicegate_config::{Part, parse_rate};
+use sluicegate_config::{Part, ValueForm, parse_rate};
 
 /// Questions in a row without an answer after which the source counts as away.
 const PATIENCE: u32 = 5;
@@ -359,10 +359,14 @@ fn value_of<'a>(part: &Part, value: &'a [u8]) -> KeyValue<'a> {
         let v4 = <[u8; 4]>::try_from(value).ok().map(IpAddr::from);
         v4.or_else(|| <[u8; 16]>::try_from(value).ok().map(IpAddr::from))
     };
-    match part {
-        Part::Ip | Part::IpPrefix(_) | Part::Ipv4Prefix(_) => {
-            address().map_or(KeyValue::Text(value), KeyValue::Address)
-        }
-        _ => KeyValue::Text(value),
+    match part.values() {
+        ValueForm::Address => address().map_or(KeyValue::Text(value), KeyValue::Address),
+        ValueForm::Nothing
+        | ValueForm::Host
+        | ValueForm::Method
+        | ValueForm::Path
+        | ValueForm::Segment
+        | ValueForm::Fingerprint
+        | ValueForm::Text => KeyValue::Text(value),
     }
 }

@@ -9,7 +9,8 @@ use crate::limit::{Limit, SelectedLimit};
 use crate::respond::{Combination, RuledHeaders, StaticHeaders};
 use crate::upstream::ForwardPolicy;
 use sluicegate_config::{
-    Action, LimitConfig, Mode, Part, RateSource, Reference, Reject, RouteConfig, UriTemplate, Variable,
+    Action, LimitConfig, Mode, Part, PartSource, RateSource, Reference, Reject, RouteConfig, UriTemplate,
+    Variable,
 };
 
 /// A route, with everything that can be computed before a request arrives.
@@ -178,8 +179,18 @@ impl Target {
 /// Whether key, quota and cost of a limit do not depend on the authenticated identity of the sender. `known_keys`: API keys
 /// are checked against the known consumers.
 fn is_identity_independent(limit: &LimitConfig, known_keys: bool) -> bool {
-    let needs_proof =
-        |part: &Part| part.is_of_user() || *part == Part::Consumer || (known_keys && *part == Part::ApiKey);
+    let needs_proof = |part: &Part| match part.source() {
+        PartSource::Token | PartSource::Consumer => true,
+        PartSource::ApiKey => known_keys,
+        PartSource::Address
+        | PartSource::Nothing
+        | PartSource::Route
+        | PartSource::PathParameter
+        | PartSource::Header
+        | PartSource::Query
+        | PartSource::Cookie
+        | PartSource::Certificate => false,
+    };
     let for_some = !limit.plans.is_empty() || !limit.exempt.plans.is_empty();
     let named = limit.identity_rate.is_some() || limit.cost.is_checked() || limit.fair.is_some();
     let waits = limit.penalty.is_some(); // a request above the limit is not refused

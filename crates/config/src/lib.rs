@@ -23,6 +23,7 @@ mod host_name;
 mod http_url;
 mod identity_rate;
 mod jwt;
+mod key_part;
 mod key_spec;
 mod listen_address;
 mod listener;
@@ -93,7 +94,8 @@ pub use host_name::host_name;
 pub use http_url::HttpUrl;
 pub use identity_rate::{BoundedRate, IdentityRate, RateSource};
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
-pub use key_spec::{KeySpec, Part};
+pub use key_part::{Part, PartArgument, PartFacts, PartKind, PartSource, PartTakes, ValueForm};
+pub use key_spec::KeySpec;
 pub use listen_address::ListenAddress;
 pub use listener::{
     AdminConfig, AdminToken, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader,

@@ -3,7 +3,8 @@
 use http::HeaderName;
 
 use super::identity_rate::RateSource;
-use super::key_spec::{KeySpec, Part};
+use super::key_part::Part;
+use super::key_spec::KeySpec;
 use super::listener::ForwardedHeader;
 use super::model::Config;
 use super::route::{Action, RouteConfig};
@@ -43,10 +44,7 @@ impl Config {
             .flat_map(|limit| std::iter::once(&limit.key).chain(limit.fair.as_ref().map(|fair| &fair.by)));
         let parts =
             keys.chain(self.upstreams.iter().filter_map(UpstreamConfig::hashed_by)).flat_map(KeySpec::parts);
-        let of_keys = parts.filter_map(|part| match part {
-            Part::Header(name) => Some(name),
-            _ => None,
-        });
+        let of_keys = parts.filter_map(Part::header);
         let of_costs = self.limits.iter().filter_map(|limit| limit.cost.request_header());
         let of_conditions = self.limits.iter().flat_map(|limit| &limit.when).flat_map(|when| &when.headers);
         let of_routes = self.routes.iter().flat_map(|route| &route.matches.headers);

@@ -5,7 +5,7 @@ use sluicegate_limiter::{Quota, Rate, SlidingWindow, Span};
 use super::section::Section;
 use crate::Priority;
 use crate::at::At;
-use crate::key_spec::Part;
+use crate::key_part::{Part, PartSource};
 use crate::listener::ClientIpConfig;
 use crate::model::{ApiKeyConfig, LimitConfig, Mode, OnMissing};
 use crate::pattern::PathPattern;
@@ -63,8 +63,7 @@ fn is_guessed(path: &PathPattern) -> bool {
 
 /// Whether a client cannot choose another value at will.
 fn is_bound(part: &Part) -> bool {
-    part.is_of_address()
-        || matches!(part, Part::Global | Part::Host | Part::Method | Part::Path | Part::Route)
+    part.is_of_address() || part.source() == PartSource::Route
 }
 
 /// Whether a limit refuses a client above its rate, whatever its requests contain.
@@ -208,10 +207,13 @@ fn skipped(
     all: &[&LimitConfig],
     report: &mut Report,
 ) {
-    let required = |part: &Part| match part {
-        Part::ApiKey | Part::Consumer => known.api_key.consumers.as_ref().is_some_and(|known| known.required),
-        Part::User | Part::Claim(_) => known.token_required,
-        part => is_bound(part) || matches!(part, Part::Param(_)),
+    let required = |part: &Part| match part.source() {
+        PartSource::ApiKey | PartSource::Consumer => {
+            known.api_key.consumers.as_ref().is_some_and(|known| known.required)
+        }
+        PartSource::Token => known.token_required,
+        PartSource::Address | PartSource::Nothing | PartSource::Route | PartSource::PathParameter => true,
+        PartSource::Header | PartSource::Query | PartSource::Cookie | PartSource::Certificate => false,
     };
     let skips = limit.on_missing == OnMissing::Skip && limit.mode == Mode::Enforce && limit.when.is_none();
     if !skips || limit.key.parts().all(required) {

@@ -12,34 +12,12 @@ use crate::model::Exempt;
 use crate::parse_network;
 use crate::read::OneOrMany;
 use crate::report::{Problem, Report};
-use crate::{KeySpec, Part};
+use crate::{KeySpec, Part, PartArgument, PartKind, PartSource, PartTakes};
 
-/// Keys without a name of their own.
-const PLAIN: [Part; 11] = [
-    Part::Ip,
-    Part::ApiKey,
-    Part::Consumer,
-    Part::Global,
-    Part::Host,
-    Part::Method,
-    Part::Path,
-    Part::Route,
-    Part::User,
-    Part::TlsSubject,
-    Part::TlsFingerprint,
-];
 /// Bits of IPv6 addresses that can be a key: below are parts of the world, and the bits of IPv4.
 const IPV6_BITS: RangeInclusive<u8> = 32..=128;
 /// Bits of IPv4 addresses that can be a key: below are parts of the world, and all 32 are `ip`.
 const IPV4_BITS: RangeInclusive<u8> = 8..=31;
-/// Keys with one, and an example of it.
-const NAMED: [(&str, &str); 5] = [
-    ("path", "path:id"),
-    ("header", "header:X-Tenant"),
-    ("query", "query:key"),
-    ("cookie", "cookie:session"),
-    ("jwt", "jwt:tenant"),
-];
 
 pub(super) fn key(
     raw: &At<OneOrMany<At<String>>>,
@@ -80,31 +58,60 @@ fn alternatives(text: &At<String>, context: Context<'_>, report: &mut Report) ->
     parts.into_iter().collect()
 }
 
+/// The kinds that are written as one word.
+fn plain() -> impl Iterator<Item = PartKind> {
+    PartKind::ALL.iter().copied().filter(|kind| kind.facts().takes == PartTakes::Nothing)
+}
+
+/// The kinds that are written with a name, each with an example.
+fn with_name() -> impl Iterator<Item = (PartKind, &'static str)> {
+    PartKind::ALL.iter().filter_map(|kind| match kind.facts().takes {
+        PartTakes::Name(example) => Some((*kind, example)),
+        PartTakes::Nothing | PartTakes::Bits => None,
+    })
+}
+
+/// Why no request of this configuration has a value from this source, and what helps.
+fn missing_source(part: &str, source: PartSource, context: Context<'_>) -> Option<(String, &'static str)> {
+    match source {
+        PartSource::Consumer if !context.consumers && !context.checked => Some((
+            "the key `consumer` needs consumers, and the file has none".to_owned(),
+            "such as `auth: {api_key: {consumers: consumers.yaml}}`",
+        )),
+        PartSource::Token if !context.tokens => Some((
+            format!("the key `{part}` needs `auth.jwt` or `auth.introspection`"),
+            "only a verified token says who a user is: `auth: {jwt: {jwks: {url: https://…}}}`",
+        )),
+        PartSource::Certificate if !context.certified => Some((
+            format!("the key `{part}` needs a listener with `client_ca`"),
+            "only a verified certificate says who a client is: `tls: {client_ca: clients.pem, …}`",
+        )),
+        PartSource::Consumer
+        | PartSource::Token
+        | PartSource::Certificate
+        | PartSource::Address
+        | PartSource::Nothing
+        | PartSource::Route
+        | PartSource::PathParameter
+        | PartSource::Header
+        | PartSource::Query
+        | PartSource::Cookie
+        | PartSource::ApiKey => None,
+    }
+}
+
 fn part(text: &At<String>, context: Context<'_>, report: &mut Report) -> Option<Part> {
     let part = text.value.as_str();
-    if part == "consumer" && !context.consumers && !context.checked {
-        report.error(
-            text.problem("the key `consumer` needs consumers, and the file has none")
-                .help("such as `auth: {api_key: {consumers: consumers.yaml}}`"),
-        );
+    let plain = plain().find(|kind| kind.facts().word == part);
+    let word = part.split_once(':').map(|(word, _)| word);
+    let kind =
+        plain.or_else(|| with_name().map(|(kind, _)| kind).find(|kind| Some(kind.facts().word) == word));
+    if let Some((message, help)) = kind.and_then(|kind| missing_source(part, kind.facts().source, context)) {
+        report.error(text.problem(message).help(help));
         return None;
     }
-    if (part == "user" || part.starts_with("jwt:")) && !context.tokens {
-        report.error(
-            text.problem(format!("the key `{part}` needs `auth.jwt` or `auth.introspection`"))
-                .help("only a verified token says who a user is: `auth: {jwt: {jwks: {url: https://…}}}`"),
-        );
-        return None;
-    }
-    if matches!(part, "tls:subject" | "tls:fingerprint") && !context.certified {
-        report
-            .error(text.problem(format!("the key `{part}` needs a listener with `client_ca`")).help(
-                "only a verified certificate says who a client is: `tls: {client_ca: clients.pem, …}`",
-            ));
-        return None;
-    }
-    if let Some(known) = PLAIN.iter().find(|known| known.name() == part) {
-        return Some(known.clone());
+    if let Some(kind) = plain {
+        return kind.part(PartArgument::None);
     }
     if let Some(bits) = part.strip_prefix("ip/") {
         let number = bits.parse().ok().filter(|number: &u8| number.to_string() == bits);
@@ -135,25 +142,16 @@ fn part(text: &At<String>, context: Context<'_>, report: &mut Report) -> Option<
 /// `header:NAME` and its like; `Err(None)` if it is nothing of the kind.
 fn named(part: &str) -> Result<Part, Option<(String, String)>> {
     let (kind, name) = part.split_once(':').ok_or(None)?;
-    let (_, example) = NAMED.iter().find(|(known, _)| *known == kind).ok_or(None)?;
+    let (known, example) = with_name().find(|(known, _)| known.facts().word == kind).ok_or(None)?;
     if name.is_empty() {
         return Err(Some((format!("`{kind}:` needs a name"), format!("such as {example}"))));
     }
-    let header = || {
-        let bad = |_| Some((format!("`{name}` is not a header name"), format!("such as {example}")));
-        HeaderName::from_bytes(name.as_bytes()).map_err(bad)
-    };
-    Ok(match kind {
-        "path" => Part::Param(name.to_owned()),
-        "query" => Part::Query(name.to_owned()),
-        "cookie" => Part::Cookie(name.to_owned()),
-        "jwt" => Part::Claim(name.to_owned()),
-        _ => Part::Header(header()?),
-    })
+    let wrong = || Some((format!("`{name}` is not a header name"), format!("such as {example}")));
+    known.part(PartArgument::Name(name)).ok_or_else(wrong)
 }
 
 fn unknown(text: &At<String>) -> Problem {
-    let known = |text: &str| PLAIN.iter().any(|part| part.name() == text) || named(text).is_ok();
+    let known = |text: &str| plain().any(|kind| kind.facts().word == text) || named(text).is_ok();
     let problem = text.problem(format!("unknown key `{}`", text.value));
     if let Some(ours) = foreign::limit_key(&text.value, &known) {
         return problem.help(format!("write `{ours}`"));
@@ -163,8 +161,9 @@ fn unknown(text: &At<String>) -> Problem {
             "bodies are not read to find a key: let the client send it in a header (`header:NAME`), or put it in the path (`path:NAME`)",
         );
     }
-    let names = PLAIN.iter().map(Part::name).chain(["header:", "query:", "cookie:", "path:", "jwt:"]);
-    problem.did_you_mean(&text.value, names, || {
+    let named: Vec<String> = with_name().map(|(kind, _)| format!("{}:", kind.facts().word)).collect();
+    let words = plain().map(|kind| kind.facts().word).chain(named.iter().map(String::as_str));
+    problem.did_you_mean(&text.value, words, || {
         "such as ip, consumer, user, path or header:NAME; docs/configuration.md#keys has all keys".to_owned()
     })
 }

@@ -27,7 +27,7 @@ use crate::sync::SyncMode;
 use crate::values::grouped;
 use sluicegate_limiter::{MAX_SHARED_LOG_PLACES, Quota};
 
-use crate::Part;
+use crate::{Part, PartSource};
 
 /// Live counters of a limit when nothing else is said.
 const MAX_KEYS: u64 = 1_000_000;
@@ -244,7 +244,7 @@ fn large_keys(name: &At<String>, limit: &LimitConfig, report: &mut Report) {
 
 /// The header of a key that lists addresses, of which only those that proxies have added can be trusted.
 fn address_header(part: &Part) -> Option<&str> {
-    let Part::Header(name) = part else { return None };
+    let name = part.header()?;
     ["forwarded", "x-forwarded-for", "x-real-ip"].into_iter().find(|header| name == header)
 }
 
@@ -268,10 +268,20 @@ pub(super) fn warnings(
         .collect();
     let counted_by_address =
         |route: &RouteConfig| route.limits.iter().any(|used| addresses.get(used.index) == Some(&true));
-    let unverified = |limit: &LimitConfig, part: &Part| match (part, &api_key.consumers) {
+    let unverified = |limit: &LimitConfig, part: &Part| match (part.source(), &api_key.consumers) {
         // An unknown key counts as none, so that changing it changes nothing, unless none goes free.
-        (Part::ApiKey, Some(consumers)) => !consumers.required && limit.on_missing == OnMissing::Skip,
-        (part, _) => matches!(part, Part::ApiKey | Part::Header(_) | Part::Query(_) | Part::Cookie(_)),
+        (PartSource::ApiKey, Some(consumers)) => !consumers.required && limit.on_missing == OnMissing::Skip,
+        (PartSource::ApiKey | PartSource::Header | PartSource::Query | PartSource::Cookie, _) => true,
+        (
+            PartSource::Address
+            | PartSource::Nothing
+            | PartSource::Route
+            | PartSource::PathParameter
+            | PartSource::Consumer
+            | PartSource::Token
+            | PartSource::Certificate,
+            _,
+        ) => false,
     };
     let mut users: Vec<Vec<&RouteConfig>> = limits.valid().map(|_| Vec::new()).collect();
     routes.iter().for_each(|route| route.limits.iter().for_each(|used| users[used.index].push(route)));
