@@ -218,7 +218,7 @@ fn the_schema_in_the_repository_is_this_one() {
     let file = Path::new("gateway.schema.json");
     let mut wrong = String::new();
     compare(&format!("{:#}\n", sluicegate_config::schema()), file, &mut wrong);
-    assert!(wrong.is_empty(), "{wrong}\n`sluicegate schema > gateway.schema.json` brings it up to date.");
+    assert!(wrong.is_empty(), "{wrong}\n`UPDATE=1 cargo test --test it config` brings it up to date.");
 }
 
 /// What the good files use is what the schema knows, in both directions: a field that works is in a good file.

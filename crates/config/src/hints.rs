@@ -3,9 +3,12 @@
 //! A pattern accepts all that `check` accepts, and of what it refuses as much as a regular expression can tell. Whatever
 //! holds `${` is accepted, because its value is only known at the start.
 
+use std::collections::BTreeSet;
+
 use schemars::{Schema, json_schema};
 use serde_json::{Value, json};
 
+use super::key_part::{PartFacts, PartKind, PartSource, PartTakes};
 use super::values::{calendar_units, units};
 
 /// A count: 20, 10k, 1M.
@@ -62,9 +65,19 @@ pub(super) fn cost() -> String {
 }
 
 fn key() -> String {
-    let part = format!(
-        r"(?:ip(?:/[0-9]{{1,3}})?|api_key|consumer|global|host|method|path|route|user|tls:subject|tls:fingerprint|header:{TOKEN}|(?:path|query|cookie|jwt):[^|\s][^|]*)"
-    );
+    let part = |kind: &PartKind| {
+        let PartFacts { word, takes, source, .. } = kind.facts();
+        match takes {
+            PartTakes::Nothing => word.to_owned(),
+            PartTakes::Bits => format!("{word}/[0-9]{{1,3}}"),
+            PartTakes::Name(_) if source == PartSource::Header => format!("{word}:{TOKEN}"),
+            PartTakes::Name(_) => format!(r"{word}:[^|\s][^|]*"),
+        }
+    };
+    // The two kinds of networks are written alike.
+    let parts: BTreeSet<String> = PartKind::ALL.iter().map(part).collect();
+    let parts: Vec<String> = parts.into_iter().collect();
+    let part = format!("(?:{})", parts.join("|"));
     format!(r"\s*{part}\s*(?:\|\s*{part}\s*)*")
 }
 
