@@ -20,9 +20,7 @@ impl Admin {
                 return cut_answer(&cut);
             }
             return match explained {
-                Some((refusal, headers)) => {
-                    reply(&json!(Explanation::of_refusal(&refusal, &headers, &snapshot)))
-                }
+                Some(refusal) => reply(&json!(Explanation::of_refusal(&refusal, &snapshot))),
                 None => problem(
                     StatusCode::NOT_FOUND,
                     "no request with this id was refused here within the last hour; under many refusals the oldest are \

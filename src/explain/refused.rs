@@ -8,10 +8,10 @@ use crate::refusals::Refusal;
 use crate::snapshot::Snapshot;
 
 impl Explanation {
-    /// Why a request was refused, with these headers of its answer as HTTP/1.1 writes them. `snapshot` is the configuration in
-    /// force, which may be a later one.
-    pub fn of_refusal(refusal: &Refusal, headers: &[u8], snapshot: &Snapshot) -> Self {
-        let same = refusal.generation == snapshot.generation;
+    /// Why a request was refused. `snapshot` is the configuration in force, which may be a later one.
+    pub fn of_refusal(refusal: &Refusal, snapshot: &Snapshot) -> Self {
+        let request = &refusal.request;
+        let same = request.generation == snapshot.generation;
         let shown = snapshot.shown_keys();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let name = |index: usize| {
@@ -34,34 +34,34 @@ impl Explanation {
                 limit
             })
             .collect();
-        let reported = refusal.reported.and_then(|at| limits.get(at)).map(|limit| limit.name.clone());
+        let reported = request.reported.and_then(|at| limits.get(at)).map(|limit| limit.name.clone());
         limits.sort_by_key(|limit| limit.candidate);
-        let route = refusal.route.and_then(|route| snapshot.routes.get(route)).filter(|_| same);
+        let route = request.route.and_then(|route| snapshot.routes.get(route)).filter(|_| same);
         let route = route.map(|route| route.name.clone());
-        let lines = headers.split_inclusive(|byte| *byte == b'\n').filter_map(|line| {
+        let lines = refusal.headers.split_inclusive(|byte| *byte == b'\n').filter_map(|line| {
             let line = line.strip_suffix(b"\r\n")?; // the last one may be cut
             let at = line.windows(2).position(|pair| pair == b": ")?;
             Some((text(&line[..at]), text(&line[at + 2..]))).filter(|(name, _)| name != "x-request-id")
         });
         let passed_over = match head(refusal).filter(|_| same) {
-            Some(parts) => snapshot.passed_over(&parts, refusal.listener, route.as_deref()),
+            Some(parts) => snapshot.passed_over(&parts, request.listener, route.as_deref()),
             None => Vec::new(),
         };
-        let at = i128::from(refusal.at.as_nanos());
+        let at = i128::from(request.at.as_nanos());
         Self {
-            request_id: Some(refusal.id.as_str().to_owned()),
+            request_id: Some(request.id.as_str().to_owned()),
             at: jiff::Timestamp::from_nanosecond(at).ok().map(|at| at.to_string()),
-            client: Some(refusal.client),
+            client: Some(request.client),
             client_why: "as it was when the request was served".to_owned(),
             consumer: (!refusal.consumer.is_empty()).then(|| text(&refusal.consumer)),
             plan: None,
-            outcome: if refusal.route.is_none() { "unmatched" } else { "refused" }.to_owned(),
-            reason: refusal.reason.map(|reason| reason.name().to_owned()),
+            outcome: if request.route.is_none() { "unmatched" } else { "refused" }.to_owned(),
+            reason: request.reason.map(|reason| reason.name().to_owned()),
             detail: (!same).then(|| "the configuration has changed since".to_owned()),
             limit: reported,
             limits,
             passed_over,
-            status: Some(refusal.status),
+            status: Some(request.status),
             headers: lines.collect(),
             route,
         }
@@ -73,6 +73,6 @@ fn head(refusal: &Refusal) -> Option<RequestHead> {
     let mut headers = Headers::new();
     headers.append_value(header::HOST, &HeaderValue::from_bytes(&refusal.host).ok()?);
     let target = std::str::from_utf8(&refusal.path).ok()?.parse::<http::uri::PathAndQuery>().ok()?;
-    let (method, target) = (refusal.method.clone(), (&target).into());
+    let (method, target) = (refusal.request.method.clone(), (&target).into());
     Some(RequestHead { method, target, version: Version::HTTP_11, headers })
 }

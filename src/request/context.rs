@@ -28,7 +28,6 @@ use crate::limit::Holds;
 use crate::message::{LocalResponse, RequestId};
 use crate::metrics::{ConsumerOutcome, Seat};
 use crate::refusal_reason::RefusalReason;
-use crate::refusals::Refusal;
 use crate::request::cost::settled;
 use crate::request::verdict::Origin;
 use crate::respond::{self, LocalError};
@@ -313,9 +312,9 @@ impl RequestContext {
         view: &View,
         parts: &RequestHead,
         answer: &LocalResponse,
-        refusal: impl FnOnce(&Refused<'_>) -> Refusal,
+        push: impl FnOnce(Refused<'_>),
     ) {
-        let refusal = refusal(&Refused {
+        push(Refused {
             snapshot: &view.snapshot,
             id: self.id(),
             at: self.begun,
@@ -324,8 +323,8 @@ impl RequestContext {
             reason: self.reason.get(),
             parts,
             answer,
+            log: &view.refusals,
         });
-        view.refusals.push(refusal, &answer.headers);
     }
 
     /// What became of the request, for the figures by consumer.
