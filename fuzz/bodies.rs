@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use http::{HeaderName, Request};
 use sluicegate::client_address::resolve;
-use sluicegate::request::early_reject::EarlyExit;
+use sluicegate::request::early_exit::EarlyExit;
 use sluicegate::request::pipeline::evaluate;
 use sluicegate::request::verdict::Origin;
 use sluicegate::resources;

@@ -1,7 +1,7 @@
 //! A key in full: how it is written, and what can be read from it again.
 
-use super::KeyText;
 use sluicegate_config::{Part, PartArgument, PartKind, PartTakes};
+use sluicegate_counters::KeyText;
 
 /// Appends what this part is and its value. Not the index among its alternatives: limits that find the same
 /// value of the same part have the same key.

@@ -10,7 +10,7 @@ use sluicegate_limiter::{Span, Time};
 
 use super::Request;
 use super::answered::Answered;
-use super::run::Ending;
+use super::ending::Ending;
 use crate::limit::Limit;
 use crate::request::verdict::Matched;
 use crate::snapshot::Snapshot;

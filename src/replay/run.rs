@@ -11,6 +11,8 @@ use sluicegate_limiter::{Span, Time};
 use super::Request;
 use super::answered::Answered;
 use super::compare::Comparison;
+use super::ending::Ending;
+use super::limit_count::LimitCount;
 use super::recording::Recording;
 use super::row::Row;
 use super::statistics::Statistics;
@@ -20,9 +22,10 @@ use crate::access_log::Outcome;
 use crate::auth::Answers;
 use crate::client_address;
 use crate::keys::KeyText;
-use crate::limit::{self, Decision, Holds, Limit};
+use crate::limit::{self, Decision, Limit};
 use crate::limit_outcome::LimitOutcome;
-use crate::request::early_reject::{EarlyExit, EarlyReject, Unauthenticated};
+use crate::request::early_exit::{EarlyExit, Unauthenticated};
+use crate::request::early_reject::EarlyReject;
 use crate::request::pipeline::match_answered;
 use crate::request::verdict::{Matched, Origin, SkipReason};
 use crate::respond::{reported_verdict, retry_after};
@@ -50,58 +53,6 @@ pub struct Replay<'s> {
     pub trust: Trust,
     /// What limits were asked, if rates are to be suggested.
     pub(super) recording: Option<Recording<'s>>,
-}
-
-/// The decisions of one limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LimitCount {
-    /// Requests that it admitted.
-    pub admitted: u64,
-    /// Requests that it refused.
-    pub refused: u64,
-    /// Requests that it would have refused.
-    pub shadow_refused: u64,
-    /// Requests that its candidate would have refused.
-    pub candidate_refused: u64,
-    /// Requests that have its key.
-    pub asked: u64,
-    /// Requests that lack it.
-    pub without_key: u64,
-    /// Requests that another limit could refuse, too.
-    pub beside: u64,
-}
-
-/// The end of a request, which releases its holds.
-pub(super) struct Ending {
-    pub(super) at: Time,
-    _holds: Holds,
-}
-
-impl Ending {
-    /// A request that ends then.
-    pub(super) fn new(at: Time, holds: Holds) -> Self {
-        Self { at, _holds: holds }
-    }
-}
-
-impl PartialEq for Ending {
-    fn eq(&self, other: &Self) -> bool {
-        self.at == other.at
-    }
-}
-
-impl Eq for Ending {}
-
-impl PartialOrd for Ending {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Ending {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.at.cmp(&other.at)
-    }
 }
 
 impl<'s> Replay<'s> {

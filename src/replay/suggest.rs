@@ -7,8 +7,8 @@ use sluicegate_config::{Cost, LimitConfig};
 use sluicegate_limiter::{MAX_COUNT, Quota, Span, Time};
 
 use super::Replay;
+use super::limit_count::LimitCount;
 use super::recording::Recording;
-use super::run::LimitCount;
 use super::statistics::LimitStatistics;
 use crate::snapshot::SnapshotBuilder;
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use sluicegate_limiter::{Span, Time};
 
 use super::formats::{Format, Request, TimeOf, Unit};
-use super::run::LimitCount;
+use super::limit_count::LimitCount;
 use crate::named_enum::named_enum;
 
 /// The most addresses that are counted.

@@ -13,6 +13,7 @@
 pub mod context;
 pub mod cost;
 mod disposition;
+pub mod early_exit;
 pub mod early_reject;
 mod ending;
 mod head_checks;

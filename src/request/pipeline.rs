@@ -19,7 +19,8 @@ use crate::lists;
 use crate::message::LocalResponse;
 use crate::refusal_reason::RefusalReason;
 use crate::request::disposition::{Admitted, Disposition};
-use crate::request::early_reject::{self, EarlyExit, EarlyReject, respond_unauthenticated};
+use crate::request::early_exit::{EarlyExit, respond_unauthenticated};
+use crate::request::early_reject::{self, EarlyReject};
 use crate::request::head_checks;
 use crate::request::limit_selection::{LimitSelection, RoutedRequest, Scope};
 use crate::request::verdict::{Evaluated, Matched, Origin};
@@ -31,8 +32,7 @@ use crate::snapshot::{Snapshot, Target};
 use crate::upstream::{self, ForwardError};
 use crate::worker_state::Deadline;
 use sluicegate_config::{PathError, Protocol};
-use sluicegate_wire::Headers;
-use sluicegate_wire::RequestHead;
+use sluicegate_wire::{Headers, RequestHead};
 
 /// Matches a request and evaluates its limits with the counters of this process. With `queue`, a request that a leaky
 /// bucket delays takes a place in its queue. Nobody outside is asked.

@@ -6,7 +6,7 @@ use sluicegate_limiter::{Refusal, Span, Time, Usage};
 
 use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
 use super::problem::X_REQUEST_ID;
-use super::static_headers::{Policies, StaticHeaders};
+use super::static_headers::{POLICY, Policies, StaticHeaders};
 use crate::limit::{Decision, Limit, SelectedLimit, Verdict};
 use crate::message::{LocalBody, LocalResponse, RequestId};
 use crate::refusal_reason::RefusalReason;
@@ -19,7 +19,6 @@ const LIMIT: &str = "x-ratelimit-limit";
 const REMAINING: &str = "x-ratelimit-remaining";
 const RESET: &str = "x-ratelimit-reset";
 const X_RETRY_AFTER: &str = "x-ratelimit-retry-after";
-pub(super) const POLICY: &str = "ratelimit-policy";
 const RATELIMIT: &str = "ratelimit";
 const WARNING: &str = "x-ratelimit-warning";
 const RETRY_AFTER: &str = "retry-after";

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use http::HeaderValue;
 use sluicegate_limiter::{FixedWindow, Quota, Time};
 
-use super::limits::POLICY;
 use super::problem::{NO_STORE, PROBLEM_JSON};
 use crate::limit::Limit;
 use sluicegate_config::HeaderFamilies;
 use sluicegate_wire::Headers;
+
+pub(super) const POLICY: &str = "ratelimit-policy";
 
 /// The headers that all responses of a route to clients on one plan share.
 pub struct StaticHeaders {

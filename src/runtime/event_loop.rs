@@ -13,8 +13,8 @@ use super::access_log;
 use super::drain::{self, Closing, Ending};
 use super::exchange::{EXCHANGE, exchange};
 use super::handover::{HandoverSocket, Predecessor, Succession};
+use super::lending;
 use super::options::StartError;
-use super::regions;
 use super::reload;
 use super::signals::{Signal, Signals};
 use super::sockets::Held;
@@ -102,7 +102,7 @@ impl Supervisor {
         let sharing = async {
             loop {
                 tokio::time::sleep(ASK_EVERY.into()).await;
-                regions::ask_home(&lending, &shared).await;
+                lending::ask_home(&lending, &shared).await;
                 supervisor.lock().await.follow_shares().await;
             }
         };

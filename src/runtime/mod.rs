@@ -15,6 +15,7 @@ mod drain;
 mod event_loop;
 mod exchange;
 mod handover;
+mod lending;
 mod options;
 mod regions;
 mod reload;

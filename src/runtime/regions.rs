@@ -1,108 +1,10 @@
-//! Regions: asks the home store once a second which part of each rate this region may have, and puts it in force. No request
-//! waits for this.
+//! Puts the part of each rate in force that this region may have. No request waits for this.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
-use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-use sluicegate_counters_redis::{Region, Settings, ShareAsk};
-use sluicegate_leases::{RegionShares, SHARE_LIFE};
-use sluicegate_limiter::{Division, Time};
+use sluicegate_limiter::Division;
 
 use super::supervisor::Supervisor;
-use crate::limit::{Store, StoreState};
-use crate::process_state::ProcessState;
 use crate::resources::LoadedConfig;
-use crate::store_settings::settings;
-use sluicegate_config::{LimitConfig, RegionsConfig};
-
-/// What the gateway knows of its region.
-#[derive(Default)]
-pub(super) struct Lending {
-    config: Option<RegionsConfig>,
-    home: Option<Rc<Store>>,
-    shares: RegionShares,
-    /// By limit: admitted and refused requests at the last question.
-    counted: BTreeMap<String, [u64; 3]>,
-}
-
-/// A question to the home store.
-struct Question {
-    home: Rc<Store>,
-    config: RegionsConfig,
-    number: u64,
-    sent: Time,
-    asks: Vec<ShareAsk>,
-}
-
-impl Lending {
-    /// Connects to the home store of a configuration, if it has another one than before.
-    fn follow(&mut self, config: Option<&RegionsConfig>, process: &ProcessState) {
-        if self.config.as_ref() == config {
-            return;
-        }
-        if let Some(home) = self.home.take() {
-            home.close();
-        }
-        let floor = config.map_or(0, RegionsConfig::floor);
-        self.config = config.cloned();
-        self.shares = RegionShares::new(floor, process.clock.now());
-        process.metrics.lent_until.store(0, Ordering::Release);
-        self.home = config.and_then(|config| config.home.as_ref()).map(|home| {
-            let state = Arc::new(StoreState::new(Settings { is_home: true, ..settings(home) }));
-            Store::new(state, process.clock.for_store(), process.workers, Arc::new(()))
-        });
-    }
-
-    /// What to ask the home store now; `None` without one.
-    fn question(&mut self, process: &ProcessState) -> Option<Question> {
-        let home = Rc::clone(self.home.as_ref()?);
-        let config = self.config.clone()?;
-        let counted = process.metrics.totals().limits;
-        let snapshot = process.snapshot.load();
-        let lent = snapshot.limits.iter().map(|limit| &limit.config).filter(|limit| limit.is_lent());
-        let asks = lent.map(|limit| {
-            let of = |all: &BTreeMap<String, [u64; 3]>| all.get(&limit.name).copied().unwrap_or_default();
-            let (now, before) = (of(&counted), of(&self.counted));
-            let [admitted, refused] = [0, 1].map(|which| now[which].saturating_sub(before[which]));
-            ShareAsk {
-                limit: limit.name.clone(),
-                applied: limit.division.map_or(0, |division| division.rate),
-                demand: admitted + refused,
-                refused,
-            }
-        });
-        let asks: Vec<ShareAsk> = asks.collect();
-        self.counted = counted;
-        let number = self.shares.ask();
-        (!asks.is_empty()).then(|| Question { home, config, number, sent: process.clock.now(), asks })
-    }
-
-    fn answered(&mut self, question: &Question, told: Vec<u32>, process: &ProcessState) {
-        let limits = question.asks.iter().map(|ask| ask.limit.clone());
-        let shares: HashMap<String, u32> = limits.zip(told).collect();
-        if self.shares.answered(question.number, question.sent, shares) {
-            process.metrics.lent_until.store(question.sent.plus(SHARE_LIFE).as_nanos(), Ordering::Release);
-        }
-    }
-}
-
-impl Question {
-    async fn ask(&self) -> Option<Vec<u32>> {
-        let region = Region { name: &self.config.name, floors: &self.config.floors };
-        self.home.ask_shares(region, self.number, &self.asks).await
-    }
-}
-
-/// Asks the home store, if there is one.
-pub(super) async fn ask_home(lending: &RefCell<Lending>, process: &ProcessState) {
-    let Some(question) = lending.borrow_mut().question(process) else { return };
-    if let Some(told) = question.ask().await {
-        lending.borrow_mut().answered(&question, told, process);
-    }
-}
+use sluicegate_config::LimitConfig;
 
 impl Supervisor {
     /// Connects to the home store of the configuration in force.
@@ -120,10 +22,9 @@ impl Supervisor {
     fn divisions(&self, config: &LoadedConfig) -> Vec<Option<Division>> {
         let Some(regions) = &config.regions else { return Vec::new() };
         let (lending, now) = (self.lending.borrow(), self.shared.clock.now());
-        let known = lending.config.as_ref() == Some(regions);
         let of = |limit: &LimitConfig| {
-            let lent = known && limit.is_lent();
-            let rate = if lent { lending.shares.share(&limit.name, now) } else { regions.floor() };
+            let lent = limit.is_lent().then(|| lending.share(regions, &limit.name, now)).flatten();
+            let rate = lent.unwrap_or_else(|| regions.floor());
             limit.shared.then(|| regions.division(rate))
         };
         config.limits.iter().map(of).collect()

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use super::handover::Watching;
-use super::regions::Lending;
+use super::lending::Lending;
 use super::sockets::{Held, Sockets};
 use super::watched_files::WatchedFiles;
 use super::worker::Command;

@@ -4,7 +4,6 @@ use http::header::{self, HeaderMap, HeaderName};
 use smallvec::SmallVec;
 
 use super::forwarded_headers::{Kind, kind};
-use super::underscores::Underscores;
 use crate::auth::{ConsumerHeaders, disown, reads_like};
 use crate::client_connection::Connection;
 use sluicegate_wire::headers::{Headers, NameFilter};
@@ -82,13 +81,6 @@ pub(super) fn response_trailers(trailers: &mut HeaderMap) {
     let mut fields = Headers::from(&*trailers);
     strip_hop_by_hop(&mut fields);
     *trailers = fields.into();
-}
-
-/// The fields that a request announces as trailers and that may be forwarded.
-pub(super) fn announced(headers: &Headers, underscores: &Underscores) -> SmallVec<[HeaderName; 2]> {
-    let lines = headers.get_all(header::TRAILER).flat_map(|line| line.split(|b| *b == b','));
-    let names = lines.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
-    names.filter(|name| underscores.pass_trailer(name.as_ref())).collect()
 }
 
 /// Removes the trailers of a request that were not announced, or that frame, route or authenticate the message (RFC 9110

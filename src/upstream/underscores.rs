@@ -4,7 +4,8 @@
 //! cannot distinguish `X_Real_IP` of a client from `X-Real-IP` of the gateway. By default such headers are removed from a
 //! request before anything reads it, as nginx does.
 
-use http::HeaderName;
+use http::header::{self, HeaderName};
+use smallvec::SmallVec;
 
 use super::forwarded_headers::kind;
 use super::headers::{X_CONSUMER_NAME, X_CONSUMER_PLAN, X_REQUEST_ID};
@@ -59,6 +60,13 @@ impl Underscores {
         own.sort();
         own.dedup();
         Self { forwarded: config.client.underscores, own }
+    }
+
+    /// The fields that a request announces as trailers and that may be forwarded.
+    pub(super) fn announced_trailers(&self, headers: &Headers) -> SmallVec<[HeaderName; 2]> {
+        let lines = headers.get_all(header::TRAILER).flat_map(|line| line.split(|b| *b == b','));
+        let names = lines.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
+        names.filter(|name| self.pass_trailer(name.as_ref())).collect()
     }
 
     /// Removes the headers that may not pass. Nearly all requests have no header with an underscore.

@@ -170,7 +170,7 @@ impl UploadBody {
             waker: RefCell::default(),
             worker: Rc::clone(&exchange.connection().worker),
             deadline: Rc::clone(exchange.deadline()),
-            announced: headers::announced(head, underscores),
+            announced: underscores.announced_trailers(head),
             client_timeout: config.timeouts.response.min(exchange.connection().worker.client().body),
             response_timeout: config.timeouts.response,
             idle_timeout: config.timeouts.idle,

@@ -13,7 +13,7 @@ use http::{StatusCode, header};
 use http_body::Body as _;
 use sluicegate_wire::h2::{Reason, ResponseHead, Session, StreamKey};
 
-use super::stream_tasks::NextRequest;
+use super::next_request::{NextRequest, StreamRequest};
 use crate::client_connection::body_rate::SendRate;
 use crate::client_connection::{Connection, RequestBody};
 use crate::request::{Response, ResponseBody};
@@ -21,19 +21,6 @@ use crate::request::{Services, pipeline};
 use crate::respond::LocalError;
 use crate::worker_state::{Deadline, WorkerState};
 use sluicegate_wire::RequestHead;
-
-/// A request to be served.
-pub(super) struct StreamRequest {
-    pub(super) services: Rc<Services>,
-    pub(super) connection: Rc<Connection>,
-    pub(super) session: Rc<RefCell<Session>>,
-    pub(super) key: StreamKey,
-    /// Its head, or the error with which it is refused.
-    pub(super) head: Result<RequestHead, LocalError>,
-    /// Whether the method is HEAD.
-    pub(super) is_head: bool,
-    pub(super) body: RequestBody,
-}
 
 /// Serves one request after the other, each to the end of its response.
 pub(super) async fn serve(next: Rc<NextRequest>) -> Infallible {

@@ -6,6 +6,7 @@
 
 mod answer;
 mod keepalive;
+mod next_request;
 mod socket;
 mod stream_tasks;
 
@@ -20,8 +21,8 @@ use bytes::Bytes;
 
 use sluicegate_wire::h2::{Event, HeadLimits, Reason, RequestError, STREAMS, Session};
 
-use self::answer::StreamRequest;
 use self::keepalive::Keepalive;
+use self::next_request::StreamRequest;
 use self::socket::{End, Socket};
 use self::stream_tasks::{SLOTS, StreamTasks};
 use crate::client_connection::{ClientStream, Connection, Http2Body, RequestBody};

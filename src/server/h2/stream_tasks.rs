@@ -1,16 +1,16 @@
 //! The requests of a connection, each in a slot. The task of the connection polls those that were woken. The waker of a slot and
 //! the future, which is large, are reused for later requests, so that a request neither allocates nor moves them.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::answer::{self, StreamRequest};
+use super::answer;
+use super::next_request::{NextRequest, StreamRequest};
 
 /// Slots per word of [`Ready`].
 const BITS: usize = u64::BITS as usize;
@@ -43,26 +43,6 @@ struct StreamTask {
     serving: Pin<Box<dyn Future<Output = Infallible>>>,
 }
 
-/// Passes the next request to a task.
-#[derive(Default)]
-pub(super) struct NextRequest {
-    request: Cell<Option<StreamRequest>>,
-    /// The task has served its request and waits for the next one.
-    is_idle: Cell<bool>,
-}
-
-impl NextRequest {
-    /// Waits for the next request.
-    pub(super) async fn wait(&self) -> StreamRequest {
-        poll_fn(|_| {
-            let request = self.request.take();
-            self.is_idle.set(request.is_none());
-            request.map_or(Poll::Pending, Poll::Ready)
-        })
-        .await
-    }
-}
-
 impl StreamTask {
     /// An idle task or a new one, with its next request.
     fn begin(request: StreamRequest) -> Self {
@@ -71,7 +51,7 @@ impl StreamTask {
             let next = Rc::new(NextRequest::default());
             Self { serving: Box::pin(answer::serve(Rc::clone(&next))), next }
         });
-        task.next.request.set(Some(request));
+        task.next.give(request);
         task
     }
 
@@ -172,7 +152,7 @@ impl StreamTasks {
                 let Some(Slot { task, waker }) = self.slots.get_mut(at) else { continue };
                 let Some(running) = task else { continue };
                 let Poll::Pending = running.serving.as_mut().poll(&mut Context::from_waker(waker));
-                if running.next.is_idle.get()
+                if running.next.is_idle()
                     && let Some(task) = task.take()
                 {
                     task.recycle();
