@@ -78,7 +78,7 @@ pub(super) struct CheckResult {
 /// The state of one key, locked.
 pub(super) struct LockedEntry<'a, A: StateCodec> {
     table: &'a Table<A>,
-    part: Guard<'a, A>,
+    part: Guard<'a, ShardState<A>>,
     key: Fingerprint,
     slot: Option<usize>,
     /// The quota of its own, if the key has one; then it has no slot.
@@ -159,7 +159,7 @@ impl<A: StateCodec> Table<A> {
 
     /// Locks the part that a key is in.
     #[inline]
-    fn part(&self, key: Fingerprint) -> Exclusive<'_, A> {
+    fn part(&self, key: Fingerprint) -> Exclusive<'_, ShardState<A>> {
         match key {
             Fingerprint::OVERFLOW => Exclusive::Overflow(write(&self.overflow.0)),
             _ => Exclusive::Shard(lock(&self.shard(key).0)),
@@ -342,7 +342,7 @@ impl<A: StateCodec> Table<A> {
 impl<'a, A: StateCodec> LockedEntry<'a, A> {
     /// An entry that has no state.
     #[inline]
-    fn unknown(table: &'a Table<A>, part: Guard<'a, A>, key: Fingerprint) -> Self {
+    fn unknown(table: &'a Table<A>, part: Guard<'a, ShardState<A>>, key: Fingerprint) -> Self {
         Self { table, part, key, slot: None, own: None, converted: None, added: false }
     }
 

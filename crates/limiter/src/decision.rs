@@ -1,6 +1,6 @@
 //! The interface of all algorithms, and the answer of one limit to one request.
 
-use crate::gcra::scale_down;
+use crate::arithmetic::scale_down;
 use crate::{Span, Time};
 
 /// A rate-limiting algorithm with its quota. The state of a key is a separate value.

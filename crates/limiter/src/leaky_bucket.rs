@@ -1,7 +1,8 @@
 //! leaky_bucket: a queue of `burst` places from which one request leaves every W/N. It delays requests instead of
 //! refusing them.
 
-use crate::gcra::{Bucket, scale_up};
+use crate::arithmetic::scale_up;
+use crate::gcra::Bucket;
 use crate::rate::checked_count;
 use crate::{BucketInMicros, EmissionRate, QuotaError, Rate, Refusal, Span, Usage};
 

@@ -29,6 +29,7 @@
 //! assert_eq!(refusal.retry_after(), Some(Span::from_millis(200)));
 //! ```
 
+mod arithmetic;
 mod ban;
 mod calendar;
 mod concurrency;

@@ -4,7 +4,7 @@
 //! With the rate N/W, W in microseconds, reduced to n'/w', a microsecond has n' parts and a request costs w' parts. A part
 //! is a whole number of ticks, so a debt that was charged at whole microseconds is the same in both units.
 
-use crate::gcra::gcd;
+use crate::arithmetic::gcd;
 use crate::{EmissionRate, Span, Tat, Time};
 
 /// The longest time in which a shared bucket may drain, in microseconds: some 200 years. Until 2053 the instant at which

@@ -1,6 +1,7 @@
 //! token_bucket: a bucket of `burst` tokens, full at the start, refilled continuously.
 
-use crate::gcra::{Bucket, scale_up};
+use crate::arithmetic::scale_up;
+use crate::gcra::Bucket;
 use crate::rate::checked_count;
 use crate::{
     Acquired, BucketInMicros, EmissionRate, MAX_DEBT, QuotaError, Rate, Receipt, Refusal, Span, Time, Usage,

@@ -5,19 +5,9 @@ use std::time::Duration;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::time::Instant;
 
+use crate::call_error::CallError;
 use crate::link::{Line, Link};
 use crate::script::Script;
-
-/// Why a call has no result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum CallError {
-    /// The server has not executed it.
-    Unsent(String),
-    /// It was sent; whether the server has executed it, or will, is not known.
-    Unanswered(String),
-    /// The server answered with an error.
-    Refused(String),
-}
 
 /// What an error of one attempt means.
 enum Attempt {

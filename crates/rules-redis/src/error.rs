@@ -2,7 +2,10 @@
 
 use sluicegate_rules::Failure;
 
-use crate::call::CallError;
+use crate::call_error::CallError;
+
+/// The most changes of a batch.
+pub const MAX_CHANGES: usize = 100_000;
 
 /// Why nothing could be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,8 +35,8 @@ pub enum WriteError {
     /// Changes of the batch could not be made: the first 100 of them, in the order of the batch.
     #[error("changes that could not be made: {}; nothing of the batch was", .0.len())]
     Failed(Vec<Failure>),
-    /// The batch has more than [`MAX_CHANGES`](crate::MAX_CHANGES) changes.
-    #[error("{0} changes are too many for one batch; at most {most} are allowed", most = crate::MAX_CHANGES)]
+    /// The batch has more than [`MAX_CHANGES`] changes.
+    #[error("{0} changes are too many for one batch; at most {most} are allowed", most = MAX_CHANGES)]
     TooLarge(usize),
     /// A rule cannot be stored, whatever is stored already: its id is empty, or its id or limit contains the character 0.
     #[error("the rule {0:?} cannot be stored: its `id` is empty, or `id` or `limit` has a control character")]

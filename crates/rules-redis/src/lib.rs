@@ -11,6 +11,7 @@
 //! | `error` | what can go wrong |
 
 mod call;
+mod call_error;
 mod ear;
 mod entry;
 mod error;
@@ -25,7 +26,7 @@ mod redis_rules;
 mod script;
 mod write;
 
+pub use self::error::MAX_CHANGES;
 pub use self::error::{ReadError, WriteError};
 pub use self::follower::Event;
 pub use self::redis_rules::RedisRules;
-pub use self::write::MAX_CHANGES;

@@ -8,7 +8,7 @@ use sluicegate_counters_redis::{Address, Settings};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::call::CallError;
+use crate::call_error::CallError;
 
 /// One connection.
 pub(crate) struct Link {

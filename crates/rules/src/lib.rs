@@ -15,6 +15,7 @@
 mod cache;
 mod check;
 mod choose;
+mod compiled;
 mod glob;
 mod json;
 mod key;
@@ -29,7 +30,8 @@ pub use self::cache::{Lookup, Token, VerdictCache};
 pub use self::check::{
     MAX_ID_LENGTH, MAX_KEY_BYTES, MAX_NOTE_BYTES, MAX_PRIORITY, MAX_STARS, MIN_PRIORITY, Mistake,
 };
-pub use self::choose::{Choice, Compiled, choose};
+pub use self::choose::{Choice, choose};
+pub use self::compiled::Compiled;
 pub use self::key::{KeyPart, KeyValue, MAX_KEY_PARTS, approximation, canonical, spellings};
 pub use self::pattern::{Exactness, Pattern};
 pub use self::patterns::{MAX_PATTERNS, MAX_SCANNED_PATTERNS, Patterns, TooManyPatterns};

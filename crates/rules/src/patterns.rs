@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::choose::Compiled;
+use crate::compiled::Compiled;
 use crate::key::{KeyPart, Spelled};
 use crate::pattern::{Component, Exactness, Family, Range};
 

@@ -2,28 +2,26 @@
 
 use std::ops::{Deref, DerefMut};
 
-use super::super::state_codec::StateCodec;
 use super::super::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
-use super::ShardState;
 
 /// An exclusive lock.
-pub(super) enum Exclusive<'a, A: StateCodec> {
-    Shard(MutexGuard<'a, ShardState<A>>),
-    Overflow(RwLockWriteGuard<'a, ShardState<A>>),
+pub(super) enum Exclusive<'a, S> {
+    Shard(MutexGuard<'a, S>),
+    Overflow(RwLockWriteGuard<'a, S>),
 }
 
 /// The lock of a key.
-pub(super) enum Guard<'a, A: StateCodec> {
-    Exclusive(Exclusive<'a, A>),
+pub(super) enum Guard<'a, S> {
+    Exclusive(Exclusive<'a, S>),
     /// A read lock of the overflow bucket, which refuses the request and does not count refusals.
-    Refused(RwLockReadGuard<'a, ShardState<A>>),
+    Refused(RwLockReadGuard<'a, S>),
 }
 
-impl<A: StateCodec> Deref for Exclusive<'_, A> {
-    type Target = ShardState<A>;
+impl<S> Deref for Exclusive<'_, S> {
+    type Target = S;
 
     #[inline]
-    fn deref(&self) -> &ShardState<A> {
+    fn deref(&self) -> &S {
         match self {
             Self::Shard(part) => part,
             Self::Overflow(part) => part,
@@ -31,9 +29,9 @@ impl<A: StateCodec> Deref for Exclusive<'_, A> {
     }
 }
 
-impl<A: StateCodec> DerefMut for Exclusive<'_, A> {
+impl<S> DerefMut for Exclusive<'_, S> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut ShardState<A> {
+    fn deref_mut(&mut self) -> &mut S {
         match self {
             Self::Shard(part) => part,
             Self::Overflow(part) => part,
@@ -41,11 +39,11 @@ impl<A: StateCodec> DerefMut for Exclusive<'_, A> {
     }
 }
 
-impl<A: StateCodec> Deref for Guard<'_, A> {
-    type Target = ShardState<A>;
+impl<S> Deref for Guard<'_, S> {
+    type Target = S;
 
     #[inline]
-    fn deref(&self) -> &ShardState<A> {
+    fn deref(&self) -> &S {
         match self {
             Self::Exclusive(part) => part,
             Self::Refused(part) => part,

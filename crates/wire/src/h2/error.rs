@@ -1,7 +1,7 @@
 //! Errors of a client and their scope (RFC 9113 §5.4).
 
 use super::AbortReason;
-use super::frame::Reason;
+use super::reason::Reason;
 
 /// An error of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use super::frame::{FrameHeader, Reason, kind};
+use super::frame::{FrameHeader, kind};
+use super::reason::Reason;
 use super::{AbortReason, BUDGETS, FloodLimits};
 
 /// A request that is cancelled within so many milliseconds was not meant to be answered. This includes requests that arrive

@@ -16,8 +16,9 @@ use http_body::Frame;
 
 pub use self::send::ResponseHead;
 use super::flood_detector::FloodDetector;
-use super::frame::{self, Reason, setting};
+use super::frame::{self, setting};
 use super::hpack::{self, Decoder, Encoder};
+use super::reason::Reason;
 use super::request_head::{HeadLimits, Request, RequestError};
 use super::stream_table::{Stream, StreamKey, StreamTable};
 use super::{AbortReason, FloodLimits};

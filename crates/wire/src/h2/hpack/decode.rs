@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::error::HpackError;
 use super::huffman;
 use super::table::{DEFAULT_TABLE_SIZE, Dynamic, OVERHEAD, STATIC};
 
@@ -12,11 +13,6 @@ const MAX_LIST: usize = 4 << 20;
 const KEPT: usize = 1 << 10;
 /// The most bytes of an integer after its first one.
 const MORE: usize = 4;
-
-/// A field block cannot be decoded: a connection error, because the dynamic tables differ from here on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the field block is malformed")]
-pub struct HpackError;
 
 /// Decodes the field blocks of a connection in the order in which they arrive.
 #[derive(Debug)]

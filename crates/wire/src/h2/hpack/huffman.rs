@@ -1,6 +1,6 @@
 //! Strings in the Huffman code of RFC 7541 (§5.2).
 
-use super::HpackError;
+use super::error::HpackError;
 
 /// The end-of-string symbol. Strings must not contain it; a prefix of its code is the padding.
 pub(super) const EOS: usize = 256;

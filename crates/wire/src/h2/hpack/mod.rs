@@ -6,14 +6,16 @@
 mod decode;
 mod encode;
 mod encoder_table;
+mod error;
 mod huffman;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use self::decode::{Decoder, HpackError};
+pub use self::decode::Decoder;
 #[cfg(test)]
 pub(super) use self::encode::field;
 pub use self::encode::status;
 pub use self::encoder_table::Encoder;
+pub use self::error::HpackError;
 pub use self::table::DEFAULT_TABLE_SIZE;

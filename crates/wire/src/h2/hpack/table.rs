@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::HpackError;
+use super::error::HpackError;
 
 /// The default of SETTINGS_HEADER_TABLE_SIZE, in bytes (RFC 9113 §6.5.2).
 pub const DEFAULT_TABLE_SIZE: usize = 4096;

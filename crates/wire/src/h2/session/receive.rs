@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::super::ConnectionError;
 use super::super::error::H2Error;
 use super::super::frame::{
-    self, FRAME_HEADER, FrameHeader, MAX_FRAME_SIZE, PREFACE, Reason, flag, kind, number, setting,
+    self, FRAME_HEADER, FrameHeader, MAX_FRAME_SIZE, PREFACE, flag, kind, number, setting,
 };
+use super::super::reason::Reason;
 use super::super::request_head::{RequestBuilder, RequestError, TrailersBuilder};
 use super::super::stream_table::{Stream, StreamKey};
 use super::{Event, KEEPALIVE, MAX_STREAM_ID, SHUTDOWN, STREAM_WINDOW, STREAMS, Session, Shutdown, millis};
