@@ -68,17 +68,17 @@ pub async fn decide_since(store: &Rc<Store>, asks: &mut Asks<'_>, since: Time, n
 /// charged. Other processes may have refunded charges since, so this is a hint, not a decision.
 pub fn may_refuse(store: &Store, asks: &[Ask<'_>], now: Time) -> bool {
     asks.iter().filter(|ask| ask.limit.enforced).any(|ask| {
-        let Some(shared) = &ask.limit.shared else { return ask.limit.refuses_at(ask, now, ask.cost) };
+        let Some(shared) = &ask.limit.shared else { return ask.refuses_at(now, ask.cost) };
         if ask.limit.leased().is_some() {
             return false; // there may be tokens of which the known state says nothing
         }
         let server = store.server_of(ask, now);
         let at = server.map_or(now, |server| server.latest);
         if server.is_some_and(|server| server.is_up) {
-            return ask.limit.refuses_at(ask, at, ask.cost);
+            return ask.refuses_at(at, ask.cost);
         }
         let cost = ask.cost.saturating_mul(u64::from(store.state().gateways()));
-        shared.on_failure == StoreFailurePolicy::Closed || ask.limit.refuses_at(ask, at, cost)
+        shared.on_failure == StoreFailurePolicy::Closed || ask.refuses_at(at, cost)
     })
 }
 

@@ -6,28 +6,16 @@
 
 use std::sync::Arc;
 
-use sluicegate_limiter::{Algorithm, Ban, Refusal, Span, Strikes, Time, Usage};
-use smallvec::SmallVec;
+use sluicegate_limiter::{Ban, Refusal, Span, Strikes, Time, Usage};
 
+use super::fingerprint::Fingerprint;
 use super::sync::{AtomicU64, Ordering};
 use super::table::Table;
-use super::{Ask, Fingerprint};
 
 /// The bans of one limit that this process knows, and the refusals that count towards one.
 pub struct Bans {
     table: Table<Ban>,
     begun: AtomicU64,
-}
-
-/// The ban of a key in one decision.
-pub enum BanCheck<'a> {
-    /// The limit bans nobody.
-    None,
-    /// It is counted in this process. If the flag is false, the key shares the overflow entry, and its refusals do not
-    /// count towards a ban.
-    Here(&'a Bans, Fingerprint, bool),
-    /// It is counted in a store.
-    There(RemoteBan),
 }
 
 /// The ban of a key as a store returned it, on the store's clock.
@@ -40,9 +28,6 @@ pub struct RemoteBan {
     /// Whether this decision began it.
     pub begun: bool,
 }
-
-/// The bans of a decision's limits, in the order of its asks.
-pub type BanChecks<'a> = SmallVec<[BanCheck<'a>; 2]>;
 
 impl Bans {
     /// No bans, with room for `max_keys` keys.
@@ -105,7 +90,7 @@ impl Bans {
     }
 
     /// Counts a refusal. Returns the length of the ban if one begins.
-    fn refused(&self, key: Fingerprint, now: Time) -> Option<Span> {
+    pub(super) fn refused(&self, key: Fingerprint, now: Time) -> Option<Span> {
         let mut held = self.table.lock_key(key, now, None, None);
         if held.key() != key {
             // The table is full. Keys that share the overflow entry are not banned; the limit itself still refuses.
@@ -134,41 +119,6 @@ impl Bans {
         }
         if self.table.learn(key, (&self.table.algorithm(), Strikes::until(until)), now, None) {
             self.table.sweep_a_little(key, now);
-        }
-    }
-}
-
-impl<'a> BanCheck<'a> {
-    /// The ban of a key that is counted in this process. `alone`: the key does not share the overflow entry.
-    pub(super) fn here(ask: &'a Ask<'_>, alone: bool) -> Self {
-        ask.limit.bans.as_deref().map_or(Self::None, |bans| Self::Here(bans, ask.key, alone))
-    }
-
-    /// The ban of a key that a store counts.
-    pub fn there(told: Option<RemoteBan>) -> Self {
-        told.map_or(Self::None, Self::There)
-    }
-
-    /// The rest of the ban.
-    pub(super) fn left(&self, now: Time) -> Option<Span> {
-        match self {
-            Self::None => None,
-            Self::Here(bans, key, _) => bans.left(*key, now),
-            Self::There(told) => told.ban.left(&told.strikes, now),
-        }
-    }
-
-    /// Counts a refusal. Returns the length of the ban if one begins.
-    pub(super) fn refused(&mut self, now: Time) -> Option<Span> {
-        match self {
-            Self::None => None,
-            Self::Here(bans, key, alone) => alone.then(|| bans.refused(*key, now)).flatten(),
-            Self::There(told) => {
-                told.ban.refused(&mut told.strikes, now, 1);
-                let began = told.ban.left(&told.strikes, now);
-                told.begun |= began.is_some();
-                began
-            }
         }
     }
 }

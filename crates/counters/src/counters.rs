@@ -7,11 +7,13 @@ use sluicegate_limiter::{
     TokenBucket, Usage,
 };
 
+use super::fingerprint::Fingerprint;
+use super::key_state::KeyState;
 use super::queue::Queue;
 use super::remote_charges::RemoteCharges;
+use super::remote_state::RemoteState;
 use super::state_codec::StateCodec;
 use super::table::{CheckResult, LockedEntry, Table};
-use super::{Fingerprint, KeyState, RemoteState};
 
 /// The counters of one limit. They outlive the configuration that created them.
 pub struct Counters {

@@ -1,50 +1,15 @@
 //! All limits of a request are one decision: check all, then charge all.
 
-use std::sync::Arc;
-
-use sluicegate_limiter::{Receipt, Refusal, Span, Time, Usage};
+use sluicegate_limiter::{Receipt, Refusal, Span, Usage};
 use smallvec::SmallVec;
 
-use super::ban::{BanCheck, BanChecks, longer, while_banned};
+use super::ask::{Ask, Verdict};
+use super::ban::{longer, while_banned};
+use super::ban_check::{BanCheck, BanChecks};
 use super::counters::{DividedKey, Reservation};
 use super::holds::{Hold, Holds};
+use super::key_state::KeyState;
 use super::table::CheckResult;
-use super::{CountedLimit, Fingerprint, KeyText};
-
-/// The question of a request to one limit: may this key spend this cost?
-#[derive(Clone)]
-pub struct Ask<'a> {
-    /// The limit.
-    pub limit: &'a Arc<CountedLimit>,
-    /// The request's key.
-    pub key: Fingerprint,
-    /// The cost that is charged now: that of the request, or a reserve until the cost is known.
-    pub cost: u64,
-    /// The cost of the request itself, without its response.
-    pub base: u64,
-    /// The time on the clock of this process.
-    pub now: Time,
-    /// The same time on the clock that counts the limit: that of this process or of a store.
-    pub at: Time,
-    /// The number of processes that count this limit independently. Each request counts that many times, so that all of them
-    /// together stay within the limit.
-    pub share: u16,
-    /// The costs for this key in calls of the store that it may still admit.
-    pub in_flight: u32,
-    /// The key in full, for limits that need it.
-    pub text: KeyText,
-    /// Whether every charge is kept in the holds, so that it can be undone.
-    pub for_now: bool,
-}
-
-/// The answer of one limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// The delay (zero for all but the leaky bucket), or the refusal.
-    pub answer: Result<Span, Refusal>,
-    /// What the key has left after this request.
-    pub usage: Usage,
-}
 
 /// The answer of all limits together.
 #[derive(Default)]
@@ -61,54 +26,6 @@ pub struct Decision {
     pub fallen_back: bool,
     /// Whether it was refused because a limit is only decided by its store, and the store failed.
     pub unavailable: bool,
-}
-
-/// The state of one key, in this process or as a store returned it.
-pub trait KeyState {
-    /// See [`Algorithm::check`](sluicegate_limiter::Algorithm::check).
-    fn check(&self, now: Time, cost: u64) -> Result<Span, Refusal>;
-    /// See [`Algorithm::charge`](sluicegate_limiter::Algorithm::charge).
-    fn charge(&mut self, now: Time, cost: u64) -> Receipt;
-    /// See [`Algorithm::refused`](sluicegate_limiter::Algorithm::refused).
-    fn refused(&mut self, now: Time, cost: u64);
-    /// See [`Algorithm::usage`](sluicegate_limiter::Algorithm::usage).
-    fn usage(&self, now: Time) -> Usage;
-}
-
-impl<'a> Ask<'a> {
-    /// Asks a limit that is counted in this process, at `at`.
-    #[inline]
-    pub fn new(limit: &'a Arc<CountedLimit>, key: Fingerprint, cost: u64, at: Time) -> Self {
-        Self {
-            limit,
-            key,
-            cost,
-            base: cost,
-            now: at,
-            at,
-            share: 1,
-            in_flight: 0,
-            text: KeyText::new(),
-            for_now: false,
-        }
-    }
-
-    /// Asks at `now` instead, because the request has waited. The clock of a store is not considered yet.
-    pub fn renew(&mut self, now: Time) {
-        (self.now, self.at) = (now, now);
-    }
-}
-
-impl Verdict {
-    /// The verdict of a limit that was not asked.
-    pub fn not_asked(ask: &Ask<'_>) -> Self {
-        Self::fresh(ask.limit)
-    }
-
-    /// The verdict of a limit for a key that was never seen.
-    pub fn fresh(limit: &CountedLimit) -> Self {
-        Self { answer: Ok(Span::ZERO), usage: limit.fresh(Time::EPOCH) }
-    }
 }
 
 impl Decision {
@@ -146,7 +63,7 @@ pub fn decide_reserving(asks: &[Ask<'_>]) -> Decision {
 
 /// Whether an enforced limit would refuse now. Nothing is charged, and no refusal is counted.
 pub fn may_refuse(asks: &[Ask<'_>]) -> bool {
-    asks.iter().any(|ask| ask.limit.enforced && ask.limit.refuses_at(ask, ask.at, ask.cost))
+    asks.iter().any(|ask| ask.limit.enforced && ask.refuses_at(ask.at, ask.cost))
 }
 
 /// Like `decide`. With `keep`, every charge is kept in the holds, so that it can be undone.

@@ -6,8 +6,10 @@ use std::task::Waker;
 
 use sluicegate_limiter::{Receipt, Time};
 
+use super::ask::Ask;
 use super::counters::{Counters, Reservation};
-use super::{Ask, CountedLimit, Fingerprint, LateCost};
+use super::fingerprint::Fingerprint;
+use super::limit::{CountedLimit, LateCost};
 
 /// Everything that a request holds. Dropping it frees the places.
 #[derive(Default)]

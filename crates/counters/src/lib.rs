@@ -12,7 +12,9 @@
 //! layout of states in memory), `holds.rs` and `queue.rs` (what a request gives back). `model.rs` checks concurrent access
 //! with loom.
 
+mod ask;
 mod ban;
+mod ban_check;
 mod counters;
 mod decision;
 mod fingerprint;
@@ -20,6 +22,7 @@ mod fingerprint;
 mod fixture;
 mod hash_table;
 mod holds;
+mod key_state;
 mod limit;
 #[cfg(all(test, feature = "model"))]
 mod model;
@@ -35,13 +38,14 @@ mod table;
 #[cfg(all(test, not(feature = "model")))]
 mod tests;
 
-pub use ban::{BanCheck, BanChecks, Bans, RemoteBan, while_banned};
+pub use ask::{Ask, Verdict};
+pub use ban::{Bans, RemoteBan, while_banned};
+pub use ban_check::{BanCheck, BanChecks};
 pub use counters::{Counters, LeaseCounts};
-pub use decision::{
-    Ask, Decision, KeyState, Verdict, decide, decide_for_now, decide_reserving, evaluate, may_refuse, refuse,
-};
+pub use decision::{Decision, decide, decide_for_now, decide_reserving, evaluate, may_refuse, refuse};
 pub use fingerprint::{Fingerprint, KeySecret, KeyText};
 pub use holds::{Hold, Holds, RemoteHold, SettledCost};
+pub use key_state::KeyState;
 pub use limit::{CostKind, CountedLimit, LateCost, SharedLimit, StoreFailurePolicy};
 pub use preview::preview;
 pub use remote_charges::RemoteCharges;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use sluicegate_leases::Terms;
 use sluicegate_limiter::{Ban, Quota, Refusal, Span, Time, Usage};
 
-use crate::{Ask, Bans, Counters, Fingerprint, RemoteState};
+use crate::ban::Bans;
+use crate::counters::Counters;
+use crate::fingerprint::Fingerprint;
+use crate::remote_state::RemoteState;
 
 /// A limit with its counters. The counters and the bans outlive a change of the limit's numbers.
 pub struct CountedLimit {
@@ -140,11 +143,6 @@ impl CountedLimit {
     /// Whether its counters must see every request, also those that it refuses.
     pub fn counts_refusals(&self) -> bool {
         self.ban.is_some() || matches!(self.quota, Quota::SlidingLog(log, _) if log.counts_rejected())
-    }
-
-    /// Whether it refuses a request at `at` on the clock of the counter, by the known state of the key.
-    pub fn refuses_at(&self, ask: &Ask<'_>, at: Time, cost: u64) -> bool {
-        self.banned_for(ask.key, ask.now).is_some() || self.refusal(ask.key, at, cost).is_some()
     }
 
     /// The refusal of a request by the known state of its key.

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::ban::{BanCheck, BanChecks};
+use super::ban_check::{BanCheck, BanChecks};
 use super::decision::evaluate;
 use super::{Ask, Decision, RemoteBan, RemoteState};
 

@@ -5,7 +5,7 @@ use sluicegate_limiter::{
     SlidingWindow, Span, Tat, Time, TokenBucket, Usage, Window,
 };
 
-use crate::KeyState;
+use crate::key_state::KeyState;
 
 /// An algorithm with the state of one key. Times are those of the store's clock.
 #[derive(Clone, Debug, PartialEq)]
