@@ -262,3 +262,30 @@ fn a_tunnel_ends_with_the_drain() {
     assert!(took < patience(9), "less than the usual 30 s: {took:?}");
     assert!(client.is_closed());
 }
+
+/// A drained server keeps its tunnels, which count as requests in flight, and gets no new ones.
+#[test]
+fn a_tunnel_outlives_the_draining_of_its_server() {
+    let upstream = server();
+    let gateway = Setup::default().workers(1).upstream(&upstream).start(ALL);
+    let state = |state: &str| {
+        let path = format!("/upstreams/api/servers/{}/state", upstream.address);
+        let answer = gateway.admin_put(&path, &format!(r#"{{"state": "{state}"}}"#));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()["in_flight"].as_u64()
+    };
+    let mut client = gateway.client();
+    client.request("GET", "/chat", &HANDSHAKE);
+    switched(&mut client);
+    assert_eq!(state("drain"), Some(1));
+    for state_after in ["drain", "maintenance"] {
+        says(&mut client, b"still");
+        state(state_after);
+    }
+    assert_eq!(gateway.get("/").status, 429, "the tunnel keeps its place of the limit");
+    drop(client);
+    until("nothing is in flight", || (state("maintenance") == Some(0)).then_some(()));
+    until("the place is free", || (gateway.get("/").status == 503).then_some(()));
+    state("ready");
+    assert_eq!(gateway.get("/").status, 200);
+}
