@@ -7,8 +7,8 @@ use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{ErrorKind, RedisError, RedisResult};
 
 use super::cluster::seeds;
-use super::connection::LATE;
 use super::dial;
+use super::errors::LATE;
 use super::key_name;
 use super::reconnect::is_master;
 use super::sentinel::Sentinels;
@@ -88,7 +88,7 @@ pub async fn subscriber(settings: &Settings, address: &Address) -> RedisResult<P
 
 /// Eight random bytes.
 pub fn random() -> [u8; 8] {
-    super::connection::random()
+    super::random::random()
 }
 
 /// The server that one node of a cluster names as the owner of a slot.

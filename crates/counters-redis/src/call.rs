@@ -1,69 +1,29 @@
 //! One call of the script that decides, and its reply.
 
-use std::borrow::Cow;
 use std::cell::Cell;
-use std::cmp::Reverse;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use redis::{Cmd, Value};
-use sluicegate_counters::{
-    Ask, CountedLimit, Decision, Fingerprint, Hold, Holds, KeyState, RemoteState, Verdict,
-};
-use sluicegate_limiter::{Span, Time, Usage};
+use sluicegate_counters::{Decision, Hold, Holds, Verdict};
+use sluicegate_limiter::{Span, Time};
 use smallvec::SmallVec;
 
 use super::cluster::Servers;
 use super::connection::{CallClass, CallError, Connection, Pending};
 use super::corrections::{ChargeInStore, QueuedCharge};
-use super::delivery::{Delivery, FinalCharge};
 use super::evaluation::{self, Outcome};
+use super::item::{FinalCharge, Items, is_stricter};
 use super::key_name::StoreKey;
 use super::lease::Lease;
 use super::lease_renewal::LEASE;
 use super::metrics::Operation;
 use super::protocol::{self, Algorithms, Decided, Reply};
+use super::reply::Malformed;
 use super::scripts::SCRIPTS;
-use super::store::Store;
+use super::store::{Delivery, Store};
 
-/// The holder of charges that are not leases.
-pub(super) const NOBODY: [u8; 8] = [0; 8];
 /// The share of the timeout, as a divisor, that is reserved for the reply: after the rest, the script changes nothing.
 const REPLY_SHARE: u64 = 10;
-
-/// One limit of a request.
-#[derive(Clone)]
-pub(super) struct Item {
-    pub(super) key: StoreKey,
-    pub(super) cost: u64,
-    pub(super) base: u64,
-    /// Whether the charge is kept in the holds, so that it can be undone.
-    pub(super) for_now: bool,
-    /// Whether the cost is that of many requests.
-    pub(super) many: bool,
-}
-
-/// The shared limits of a request.
-pub(super) type Items = SmallVec<[Item; 2]>;
-
-impl Item {
-    pub(super) fn of(ask: &Ask<'_>) -> Self {
-        Self { key: StoreKey::of(ask), cost: ask.cost, base: ask.base, for_now: ask.for_now, many: false }
-    }
-
-    fn limit(&self) -> &Arc<CountedLimit> {
-        &self.key.limit
-    }
-
-    /// The argument of the limit.
-    fn argument(&self) -> Cow<'_, [u8]> {
-        let usual = self.limit().shared.as_ref().filter(|_| !self.many);
-        match usual.and_then(|shared| shared.argument.as_ref()) {
-            Some(argument) => Cow::Borrowed(argument),
-            None => Cow::Owned(protocol::limit_argument(self.limit(), self.cost)),
-        }
-    }
-}
 
 impl Store {
     /// Decides about `requests` equal requests with one call, or in a cluster with one call for each slot, one after the
@@ -232,7 +192,7 @@ impl Store {
         requests: usize,
         holder: [u8; 8],
         value: Value,
-    ) -> Result<(Time, Option<Outcome>), protocol::Malformed> {
+    ) -> Result<(Time, Option<Outcome>), Malformed> {
         let quotas: SmallVec<[_; 2]> = group.iter().map(|at| &items[*at].limit().quota).collect();
         let bans: SmallVec<[_; 2]> = group.iter().filter_map(|at| items[*at].limit().ban).collect();
         let Reply { now, decided } = Reply::read(&value, &quotas, &bans)?;
@@ -355,10 +315,4 @@ impl Store {
         }
         (holds, others)
     }
-}
-
-/// Whether the state of a key that the store returned at `now` leaves less than the state that is known.
-pub(super) fn is_stricter(limit: &CountedLimit, key: Fingerprint, told: &RemoteState, now: Time) -> bool {
-    let left = |usage: Usage| (usage.remaining, Reverse(usage.reset));
-    limit.usage(key, now).is_none_or(|known| left(told.usage(now)) < left(known))
 }

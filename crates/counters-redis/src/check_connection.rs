@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluicegate_limiter::Span;
 
-use super::connection::LATE;
+use super::errors::LATE;
 use super::store::Store;
 use super::store_state::StoreState;
 use crate::{Clock, Settings};

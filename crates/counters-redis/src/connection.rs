@@ -12,8 +12,10 @@ use sluicegate_limiter::{Span, Time};
 use tokio::sync::Notify;
 
 use super::breaker::Breaker;
-use super::lease::Places;
-use super::protocol::Malformed;
+use super::errors::LATE;
+use super::places::Places;
+use super::random::random;
+use super::reply::Malformed;
 use super::scripts::{self, ScriptForm, Scripts};
 use super::server_clock::ServerClock;
 use super::server_watch::ServerWatch;
@@ -22,8 +24,6 @@ use crate::Clock;
 
 /// The share of the timeout, as a fraction, after which a server that answers no call in flight counts as silent.
 const SILENT_AFTER: (u64, u64) = (5, 8);
-/// The error of a call or a connection attempt without an answer in time.
-pub(super) const LATE: &str = "it does not answer in time";
 /// How often a task yields to the connection before a call counts as late: the thread itself may have been busy.
 const EXTRA_POLLS: usize = 2;
 /// The largest number of calls in flight on one connection; more would only wait for their deadline.
@@ -427,13 +427,6 @@ impl Drop for Loading<'_> {
         self.0.loading.set(false);
         self.0.loaded.notify_waiters();
     }
-}
-
-/// A unique name.
-pub(super) fn random() -> [u8; 8] {
-    let mut bytes = [0; 8];
-    let _ = aws_lc_rs::rand::fill(&mut bytes); // it has no way to fail once the process runs
-    bytes
 }
 
 async fn send(mut channel: MultiplexedConnection, command: Cmd) -> RedisResult<Value> {

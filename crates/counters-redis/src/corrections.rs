@@ -6,8 +6,8 @@ use redis::Cmd;
 use sluicegate_counters::RemoteHold;
 use sluicegate_limiter::{Charge, Quota, Receipt, Time};
 
-use super::call::{NOBODY, is_stricter};
 use super::connection::Connection;
+use super::item::{NOBODY, is_stricter};
 use super::key_name::{StoreKey, Tag};
 use super::protocol;
 use super::scripts::{SCRIPTS, Script};

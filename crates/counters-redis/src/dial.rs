@@ -9,7 +9,7 @@ use redis::{
     RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, Value,
 };
 
-use super::connection::LATE;
+use super::errors::LATE;
 use super::key_name::SLOTS;
 use crate::{Address, Settings};
 

@@ -4,7 +4,7 @@ use sluicegate_counters::{Ask, BanCheck, BanChecks, Decision, RemoteBan, RemoteS
 use sluicegate_limiter::{Receipt, Refusal, Span, Time};
 use smallvec::SmallVec;
 
-use super::call::Item;
+use super::item::Item;
 
 /// The result of one call: decisions about equal requests, one after the other, at one instant.
 pub(super) struct Outcome {

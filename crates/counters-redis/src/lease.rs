@@ -1,48 +1,15 @@
 //! Places of concurrency limits in the store are leases: those of a gateway that dies expire.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use sluicegate_counters::{Ask, Fingerprint, Hold, RemoteHold};
-use sluicegate_limiter::{Span, Time};
-use tokio::sync::Notify;
+use sluicegate_counters::{Ask, Hold, RemoteHold};
+use sluicegate_limiter::Time;
 
-use super::key_name::{StoreKey, Tag};
+use super::held_places::{Held, IDLE};
+use super::key_name::StoreKey;
+use super::places::Places;
 use super::store::Store;
-
-/// For how long a place without a request is kept for the next one.
-const IDLE: Span = Span::from_millis(500);
-
-/// The places that requests of one worker hold, also those that the store does not know.
-#[derive(Default)]
-pub(super) struct Leases {
-    held: RefCell<HashMap<(u64, Fingerprint), Held>>,
-    freed: RefCell<Vec<Places>>,
-    /// Notified when places are freed.
-    pub(super) some_freed: Notify,
-    /// Notified when places are kept for the next request.
-    pub(super) some_idle: Notify,
-}
-
-struct Held {
-    key: StoreKey,
-    places: u64,
-    /// The number of them that the store does not know.
-    unknown: u64,
-    /// The number of them that no request holds: they are kept for the next.
-    idle: u64,
-    /// When a request took or left one of these last.
-    used: Time,
-}
-
-/// Places of one key.
-pub(super) struct Places {
-    pub(super) key: StoreKey,
-    pub(super) places: u64,
-}
 
 /// Places of one request; dropping it frees them.
 pub(super) struct Lease {
@@ -137,65 +104,5 @@ impl Store {
                 self.leases.free_unused(self.now());
             }
         }
-    }
-}
-
-/// Merges the places of each key: a call reads all of its keys before it changes any.
-pub(super) fn by_key(places: Vec<Places>) -> Vec<Places> {
-    let mut by_key: HashMap<(u64, Fingerprint), Places> = HashMap::new();
-    for freed in places {
-        match by_key.entry(freed.key.id()) {
-            Entry::Occupied(mut same) => same.get_mut().places += freed.places,
-            Entry::Vacant(new) => _ = new.insert(freed),
-        }
-    }
-    by_key.into_values().collect()
-}
-
-impl Leases {
-    fn has_idle(&self) -> bool {
-        self.held.borrow().values().any(|of_key| of_key.idle > 0)
-    }
-
-    /// Frees the places that were kept for too long.
-    fn free_unused(&self, now: Time) {
-        let mut freed = self.freed.borrow_mut();
-        self.held.borrow_mut().retain(|_, of_key| {
-            if of_key.idle > 0 && now.since(of_key.used) >= IDLE {
-                freed.push(Places { key: of_key.key.clone(), places: of_key.idle });
-                of_key.places -= of_key.idle;
-                of_key.idle = 0;
-            }
-            of_key.places > 0
-        });
-        if !freed.is_empty() {
-            self.some_freed.notify_one();
-        }
-    }
-
-    /// Takes the places that were freed since the last call.
-    pub(super) fn take_freed(&self) -> Vec<Places> {
-        self.freed.take()
-    }
-
-    /// Removes the freed places of the keys that `holds` selects.
-    pub(super) fn forget_freed(&self, holds: impl Fn(Tag) -> bool) {
-        self.freed.borrow_mut().retain(|places| !holds(places.key.tag));
-    }
-
-    /// The held places that the store knows, of the keys that `holds` selects; with `anew` it will know all.
-    pub(super) fn held(&self, anew: bool, holds: impl Fn(Tag) -> bool) -> Vec<Places> {
-        let mut held = self.held.borrow_mut();
-        let picked = held.values_mut().filter(|held| holds(held.key.tag));
-        let known = picked.map(|held| {
-            if anew {
-                // The store may have given those that no request holds to others.
-                held.places -= held.idle;
-                held.idle = 0;
-                held.unknown = 0;
-            }
-            Places { key: held.key.clone(), places: held.places - held.unknown }
-        });
-        known.filter(|places| places.places > 0).collect()
     }
 }

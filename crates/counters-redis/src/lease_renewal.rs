@@ -8,10 +8,10 @@ use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use sluicegate_limiter::Receipt;
 
-use super::connection::{Connection, LATE};
-use super::lease::{Places, by_key};
+use super::connection::Connection;
+use super::errors::{LATE, slot_moved};
+use super::places::{Places, by_key};
 use super::protocol;
-use super::reconnect::slot_moved;
 use super::scripts::{SCRIPTS, server_error_as_err};
 use super::store::Store;
 

@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use sluicegate_counters::{CountedLimit, Fingerprint, KeyState, KeyText, RemoteBan, RemoteState};
 use sluicegate_limiter::{Span, Time, Usage};
 
-use super::call::is_stricter;
 use super::connection::{CallClass, CallError, Connection};
+use super::item::is_stricter;
 use super::key_name::{Tag, key_prefix};
 use super::protocol::{self, Algorithms, Decided, Reply};
 use super::scripts::SCRIPTS;

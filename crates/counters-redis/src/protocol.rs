@@ -27,6 +27,7 @@ use sluicegate_limiter::{
 use smallvec::SmallVec;
 
 use super::remote_state::read_state;
+use super::reply::{Malformed, list, time, whole};
 
 const NEVER: u8 = 2;
 /// Added to the number of sub-windows of a strict sliding_window.
@@ -96,13 +97,6 @@ pub(super) struct StatesReply {
     /// The states, in the order of the keys.
     pub keys: SmallVec<[RemoteState; 2]>,
 }
-
-/// A reply that no script returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "expected {0}, found something else: is another program answering, or another version of the script?"
-)]
-pub(super) struct Malformed(pub(super) &'static str);
 
 /// Makes a limit one that a store counts for several processes. The names of its keys begin with `key_prefix`; `leased` says
 /// how its tokens are leased, if they are.
@@ -331,25 +325,4 @@ fn number(count: u64) -> [u8; 4] {
 fn wide(cost: u64) -> [u8; 6] {
     let [_, _, bytes @ ..] = cost.min((1 << 48) - 1).to_be_bytes();
     bytes
-}
-
-fn list(value: &Value) -> Result<&[Value], Malformed> {
-    match value {
-        Value::Array(values) => Ok(values),
-        _ => Err(Malformed("a list")),
-    }
-}
-
-/// A whole number that a double can hold.
-pub(super) fn whole(value: &Value) -> Result<u64, Malformed> {
-    match value {
-        Value::Int(number) => u64::try_from(*number).ok().filter(|number| *number < 1 << 53),
-        _ => None,
-    }
-    .ok_or(Malformed("a whole number"))
-}
-
-/// An instant of the server's clock.
-pub(super) fn time(value: &Value) -> Result<Time, Malformed> {
-    Ok(Time::from_nanos(whole(value)? * 1_000))
 }

@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use futures_util::future::{try_join, try_join4};
 use redis::aio::MultiplexedConnection;
-use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{ErrorKind, RedisResult, Value};
 use sluicegate_limiter::{Span, Time};
 
 use super::cluster::Servers;
-use super::connection::{Connection, LATE, in_time, random};
+use super::connection::{Connection, in_time};
 use super::dial::connect;
+use super::errors::{LATE, one_line, slot_moved};
 use super::key_name::{self, Tag};
-use super::protocol::{self, Malformed};
+use super::protocol;
+use super::random::random;
+use super::reply::Malformed;
 use super::scripts::{SCRIPTS, Scripts, denied, server_error_as_err};
 use super::server_watch::{Check, pause};
 use super::store::Store;
@@ -326,12 +329,6 @@ impl Store {
     }
 }
 
-/// Whether an error means that a slot has moved or is being moved, and nothing about the node.
-pub(super) fn slot_moved(error: &RedisError) -> bool {
-    use ServerErrorKind::{Ask, Moved, TryAgain};
-    [Moved, Ask, TryAgain].iter().any(|kind| error.kind() == ErrorKind::Server(*kind))
-}
-
 /// Checks that a server is a master. Without the permission to call ROLE, the test write shows it.
 pub(super) async fn is_master(channel: &mut MultiplexedConnection) -> RedisResult<()> {
     let role: Vec<Value> = match redis::cmd("ROLE").query_async(channel).await {
@@ -342,9 +339,4 @@ pub(super) async fn is_master(channel: &mut MultiplexedConnection) -> RedisResul
         Some(Value::BulkString(role)) if role == b"master" => Ok(()),
         _ => Err((ErrorKind::Io, "the server that the sentinels name says that it is no master").into()),
     }
-}
-
-/// The text of an error in one line.
-pub(super) fn one_line(error: &RedisError) -> String {
-    error.to_string().replace('\n', " ")
 }

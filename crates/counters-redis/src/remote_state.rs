@@ -5,7 +5,7 @@ use sluicegate_counters::RemoteState;
 use sluicegate_limiter::{InFlight, Log, Micros, Quota, Time, Window};
 use smallvec::SmallVec;
 
-use super::protocol::{Malformed, time, whole};
+use super::reply::{Malformed, time, whole};
 
 /// Reads the state of a key of `quota` that a script returned at `now`:
 ///

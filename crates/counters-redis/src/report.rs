@@ -7,8 +7,8 @@ use redis::aio::MultiplexedConnection;
 use sluicegate_counters::{Ask, Hold, Holds};
 use sluicegate_limiter::Quota;
 
-use super::call::is_stricter;
 use super::connection::Connection;
+use super::item::is_stricter;
 use super::key_name::{StoreKey, key_prefix};
 use super::lease::Lease;
 use super::protocol;

@@ -10,7 +10,7 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 use sluicegate_limiter::{Span, Time};
 use tokio::sync::Notify;
 
-use super::connection::random;
+use super::random::random;
 use crate::Clock;
 
 /// The pause before the first attempt after a loss. It doubles with every failure, up to a bound.

@@ -9,17 +9,18 @@ use std::sync::atomic::Ordering;
 
 use sluicegate_counters::{Ask, Decision};
 use sluicegate_limiter::{Span, Time};
+use smallvec::SmallVec;
 use tokio::task::{AbortHandle, JoinHandle};
 
-use super::batch::Batches;
-use super::call::{Item, Items};
+use super::batches::Batches;
 use super::cluster::Servers;
 use super::connection::Connection;
+use super::held_places::Leases;
+use super::item::{FinalCharge, Item, Items};
 use super::key_name::Tag;
-use super::lease::Leases;
-use super::leased::WorkerLeases;
 use super::metrics::CallMetrics;
 use super::store_state::StoreState;
+use super::token_leases::WorkerLeases;
 use crate::Clock;
 
 /// One worker's access to the shared counters.
@@ -30,7 +31,7 @@ pub struct Store {
     pub(super) worker: usize,
     pub(super) metrics: Arc<dyn CallMetrics>,
     pub(super) servers: Servers,
-    pub(super) batches: Batches,
+    pub(super) batches: Batches<Delivery>,
     pub(super) leases: Leases,
     pub(super) worker_leases: RefCell<WorkerLeases>,
     /// The longest that a request waits for a decision.
@@ -177,6 +178,41 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.state.stores.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A decision that no request has taken yet. If its client has left, dropping it gives back what the store has charged.
+pub(super) struct Delivery {
+    decision: Option<Decision>,
+    charges: SmallVec<[FinalCharge; 2]>,
+    items: Rc<Items>,
+    store: Rc<Store>,
+}
+
+impl Delivery {
+    pub(super) fn new(
+        store: &Rc<Store>,
+        items: &Rc<Items>,
+        decision: Decision,
+        charges: SmallVec<[FinalCharge; 2]>,
+    ) -> Self {
+        Self { decision: Some(decision), charges, items: Rc::clone(items), store: Rc::clone(store) }
+    }
+
+    /// The request takes its decision.
+    pub(super) fn take(mut self) -> Option<Decision> {
+        self.decision.take()
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        let Some(mut decision) = self.decision.take() else { return };
+        decision.holds.undo(self.store.clock.now());
+        for (item, receipt, holder) in self.charges.drain(..) {
+            let item = &self.items[item];
+            self.store.refund(&item.key, item.cost, (receipt, holder));
+        }
     }
 }
 

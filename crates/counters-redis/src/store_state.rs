@@ -10,13 +10,13 @@ use sluicegate_leases::Membership;
 use sluicegate_limiter::{Span, Time};
 use tokio::sync::watch;
 
-use super::connection::random;
 use super::gateway_count;
 use super::in_flight::InFlightCosts;
-use super::leased::GatewayLeases;
+use super::known_topology::Topology;
+use super::random::random;
 use super::server_clock::ServerClock;
 use super::server_watch::ServerWatch;
-use super::topology::Topology;
+use super::token_leases::GatewayLeases;
 use super::unreported::Unreported;
 use crate::Settings;
 

@@ -1,17 +1,16 @@
 //! Which server holds which keys: the slots of a cluster, or the master that the sentinels name. One worker asks for all.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, RedisResult};
-use tokio::sync::{Mutex, Notify, watch};
 
 use super::cluster::{self, CLUSTER, Servers};
 use super::dial::{self, SlotRange, connect};
-use super::reconnect::one_line;
+use super::errors::one_line;
+use super::known_topology::Known;
 use super::sentinel::Sentinels;
 use super::server_watch::pause;
 use super::store::Store;
@@ -22,50 +21,6 @@ const MIN_INTERVAL: Duration = Duration::from_millis(250);
 /// The intervals of refreshes without a reason.
 const SLOTS_INTERVAL: Duration = Duration::from_secs(15);
 const MASTER_INTERVAL: Duration = Duration::from_millis(750);
-
-/// What all workers know of the topology.
-pub(super) struct Topology {
-    known: watch::Sender<Option<Result<Known, String>>>,
-    /// Notified when it is to be refreshed.
-    outdated: Notify,
-    /// Held by the worker that asks for all.
-    refresher: Mutex<()>,
-}
-
-/// The last answer.
-#[derive(Clone, PartialEq)]
-enum Known {
-    Slots(Arc<[SlotRange]>),
-    Master(Address),
-}
-
-impl Default for Topology {
-    fn default() -> Self {
-        Self { known: watch::Sender::new(None), outdated: Notify::new(), refresher: Mutex::new(()) }
-    }
-}
-
-impl Topology {
-    /// Requests a refresh for this reason.
-    pub(super) fn outdate(&self, reason: &'static str) {
-        tracing::debug!(reason, "store topology is outdated");
-        self.outdated.notify_one();
-    }
-
-    fn set(&self, known: Result<Known, String>) {
-        self.known.send_modify(|before| {
-            match &known {
-                Err(reason) => tracing::debug!(reason, "store topology is unknown"),
-                Ok(_) if before.as_ref() == Some(&known) => {}
-                Ok(Known::Master(master)) => tracing::debug!(%master, "the sentinels name a new master"),
-                Ok(Known::Slots(slots)) => {
-                    tracing::debug!(ranges = slots.len(), "the slots of the cluster have changed")
-                }
-            }
-            *before = Some(known);
-        });
-    }
-}
 
 impl Store {
     /// Refreshes the topology for all workers, while this worker holds the lock. Another takes over when it ends.

@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluicegate_counters::{CountedLimit, Fingerprint};
 
-use super::connection::random;
 use super::key_name::StoreKey;
+use super::random::random;
 
 /// The largest number of keys that are remembered; costs of further keys are not reported.
 const MAX_KEYS: usize = 100_000;
