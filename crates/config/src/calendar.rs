@@ -8,7 +8,8 @@ use jiff::tz::TimeZone;
 use jiff::{ToSpan, tz};
 use sluicegate_limiter::{Calendar, Span};
 
-use super::report::{Mistake, nearest};
+use super::nearest::nearest;
+use super::report::Mistake;
 
 /// A period of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

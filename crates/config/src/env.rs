@@ -1,7 +1,8 @@
 //! `${NAME}` and `${NAME:-default}` inside values, from the environment. `$${` is a `${` that stays, and so do the groups of
 //! an expression in what replaces its matches: `rewrite: {match: ^/v(.), to: /x/${1}0}`.
 
-use super::report::{Mistake, Report, nearest};
+use super::nearest::nearest;
+use super::report::{Mistake, Report};
 use super::yaml_tree::{Node, Value};
 
 /// Replaces every reference below `node`. Where that fails the value is reported and counts as wrong.

@@ -9,6 +9,7 @@
 //!
 //! Start reading at [`parse`], then [`Config`]. To add a field, begin with the mapping in `raw.rs` or `raw_*.rs`.
 
+mod api_key;
 mod at;
 mod calendar;
 mod client;
@@ -25,16 +26,20 @@ mod identity_rate;
 mod jwt;
 mod key_part;
 mod key_spec;
+mod lease;
+mod limit;
 mod listen_address;
 mod listener;
 mod lists;
 mod log;
 mod match_regex;
 mod model;
+mod nearest;
 mod network;
 mod normal_path;
 mod outside;
 mod overload;
+mod parsed;
 mod paths;
 mod pattern;
 mod percent;
@@ -85,6 +90,7 @@ mod yaml_tree;
 
 use std::path::{Path, PathBuf};
 
+pub use api_key::{ApiKeyConfig, ApiKeySource, ConsumersConfig};
 pub use at::{At, FileContent, FileRef, Folder, utf8_text};
 pub use client::{ClientConfig, DrainConfig, H2Config};
 pub use cors::{Below, CorsConfig, Origins};
@@ -96,6 +102,8 @@ pub use identity_rate::{BoundedRate, IdentityRate, RateSource};
 pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
 pub use key_part::{Part, PartArgument, PartFacts, PartKind, PartSource, PartTakes, ValueForm};
 pub use key_spec::KeySpec;
+pub use lease::Unleased;
+pub use limit::{Exempt, LimitConfig, Mode, OnMissing, OnStoreFailure, When};
 pub use listen_address::ListenAddress;
 pub use listener::{
     AdminConfig, AdminToken, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader,
@@ -107,21 +115,19 @@ pub use log::{
     is_secret_header, secret_parameters,
 };
 pub use match_regex::{MatchRegex, PathRegex};
-pub use model::{
-    ApiKeyConfig, ApiKeySource, Config, ConsumersConfig, Exempt, LimitConfig, MetricsConfig, Mode, OnMissing,
-    OnStoreFailure, When,
-};
+pub use model::{Config, MetricsConfig};
+pub use nearest::nearest;
 pub use network::parse_network;
 pub use normal_path::{ENCODED_SLASH, PathError, is_overlong, normalize, normalize_encoded_slashes};
 pub use outside::{CheckCacheConfig, CheckConfig, IntrospectionConfig, OnFailure, ServiceConfig};
 pub use overload::{OverloadConfig, OwnOverloadConfig, PrioritiesConfig};
+pub use parsed::Parsed;
 pub use paths::Paths;
 pub use pattern::{HostPattern, Params, PathEnd, PathPattern, PatternError, Segment};
 pub use percent::{form_decode, percent_decode, percent_encode};
 pub use query_match::{QueryMatch, QueryValue};
 pub use reference::Reference;
 pub use regions::{RegionsConfig, WHOLE};
-pub use report::nearest;
 pub use report::{Mistake, Place, Problem, Report};
 pub use rewrite::{Change, HeaderChange, HeaderChanges, PathChange, RegexPiece, UriTemplate};
 pub use route::{
@@ -131,7 +137,7 @@ pub use rules::{RulesConfig, RulesService, RulesSource};
 pub use secret::Secret;
 pub use sluicegate_overload::Priority;
 pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
-pub use sync::{Sync, SyncMode, Unleased};
+pub use sync::{Sync, SyncMode};
 pub use telemetry::OtlpConfig;
 pub use template::{Piece, Template, Variable};
 pub use upstream::{
@@ -143,15 +149,6 @@ pub use values::{grouped, parse_count, parse_duration, parse_rate};
 
 use read::Read;
 use yaml_tree::Value;
-
-/// What a text describes, as far as it can be understood.
-#[derive(Clone, Debug)]
-pub struct Parsed {
-    /// The configuration. It is valid only if the report has no errors.
-    pub config: Config,
-    /// The names and matches of all routes whose `match` is understood, in the order of the file.
-    pub matches: Vec<(At<String>, Match)>,
-}
 
 /// Parses the text of a configuration and adds everything that is wrong with it to `report`. `None` if nothing can be
 /// understood.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use http::HeaderName;
 use serde::{Serialize, Serializer};
 
+use super::api_key::ApiKeyConfig;
 use super::at::At;
-use super::model::ApiKeyConfig;
 
 /// Headers that are secrets, whatever they are called here.
 const SECRETS: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "set-cookie"];

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::match_regex::MatchRegex;
 use super::normalize;
+use super::report::Mistake;
 
 /// The parameters of a path that matched: names from the pattern, values from the path.
 pub type Params<'a> = SmallVec<[(&'a str, &'a str); 4]>;
@@ -317,6 +318,12 @@ impl Segment {
             Self::Param(name) => Some(name),
             Self::Literal(_) => None,
         }
+    }
+}
+
+impl From<PatternError> for Mistake {
+    fn from(error: PatternError) -> Self {
+        Self { message: error.message, help: error.help }
     }
 }
 

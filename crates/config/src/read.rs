@@ -5,7 +5,8 @@ use std::collections::hash_map::Entry;
 
 use super::at::At;
 use super::foreign;
-use super::report::{Mistake, Report, nearest};
+use super::nearest::nearest;
+use super::report::{Mistake, Report};
 use super::yaml_tree::{Node, Value};
 
 /// A type that can be read from a YAML node. If `None` is returned, the reason is in the report.

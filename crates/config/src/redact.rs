@@ -1,6 +1,6 @@
 //! Redacts secrets and control characters in reports, because reports go to logs.
 
-use super::report::nearest;
+use super::nearest::nearest;
 
 /// Keys whose values are secrets, also of headers.
 const SECRET_KEYS: [&str; 4] = ["token", "password", "secret", "authorization"];

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 use sluicegate_limiter::{Division, Quota};
 
 use super::cost::Cost;
-use super::model::LimitConfig;
+use super::limit::LimitConfig;
 use super::store::RedisConfig;
 
 /// A whole, in the unit of parts.

@@ -14,7 +14,8 @@ use super::query_match::{self, QueryMatch};
 use super::reference::Reference;
 use super::serialize::{cors, header_changes, required_headers, seconds_or_null, spelling, status, texts};
 use super::{HostPattern, PathError, Paths, normalize, normalize_encoded_slashes};
-use crate::{HeaderChange, PathChange, Priority, UriTemplate, Variable};
+use crate::{HeaderChange, PathChange, UriTemplate, Variable};
+use sluicegate_overload::Priority;
 
 /// A route.
 #[derive(Clone, Debug, Serialize)]

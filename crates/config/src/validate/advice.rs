@@ -3,16 +3,17 @@
 use sluicegate_limiter::{Quota, Rate, SlidingWindow, Span};
 
 use super::section::Section;
-use crate::Priority;
+use crate::api_key::ApiKeyConfig;
 use crate::at::At;
 use crate::key_part::{Part, PartSource};
+use crate::limit::{LimitConfig, Mode, OnMissing};
 use crate::listener::ClientIpConfig;
-use crate::model::{ApiKeyConfig, LimitConfig, Mode, OnMissing};
 use crate::pattern::PathPattern;
 use crate::raw::RawConfig;
 use crate::report::Report;
 use crate::route::{Action, Match, RouteConfig};
 use crate::values::grouped;
+use sluicegate_overload::Priority;
 
 /// Segments of paths at which secrets are guessed.
 const GUESSED: [&str; 14] = [

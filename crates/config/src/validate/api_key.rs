@@ -1,8 +1,8 @@
 //! API keys: where a request has its key, and which are known.
 
-use super::{header_name, value};
+use super::checks::{header_name, value};
+use crate::api_key::{ApiKeyConfig, ApiKeySource, ConsumersConfig};
 use crate::at::{At, Folder};
-use crate::model::{ApiKeyConfig, ApiKeySource, ConsumersConfig};
 use crate::raw::RawApiKey;
 use crate::report::Report;
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, StatusCode};
 
-use super::limit::Context;
-use super::{in_range, key, missing, value, word};
+use super::checks::{in_range, missing, value, word};
+use super::context::Context;
+use super::key;
 use crate::at::At;
 use crate::raw_balance::{RawBalance, RawEjection};
 use crate::raw_upstream::RawUpstream;

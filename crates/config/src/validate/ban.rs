@@ -2,10 +2,10 @@
 
 use sluicegate_limiter::{Ban, MAX_BAN_AFTER, MAX_PERIOD, MIN_PERIOD, Span};
 
-use super::{in_range, missing, value};
+use super::checks::{in_range, missing, value};
 use crate::Part;
 use crate::at::At;
-use crate::model::{LimitConfig, Mode};
+use crate::limit::{LimitConfig, Mode};
 use crate::raw::{RawBanFields, RawLimit};
 use crate::report::{Mistake, Report};
 use crate::values;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{at_most, in_range, underscores, value};
+use super::checks::{at_most, in_range, value};
+use super::underscores;
 use crate::at::At;
 use crate::client::{ClientConfig, DrainConfig, H2Config};
 use crate::raw::RawConfig;

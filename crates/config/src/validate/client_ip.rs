@@ -1,14 +1,16 @@
 //! Who the client is: the proxies that are believed, and the header that they write.
 
+use super::checks::{header_name, in_range, value};
+use super::lists;
 use super::section::Section;
-use super::{header_name, in_range, lists, value};
 use crate::at::{At, Folder};
 use crate::listener::{ClientIpConfig, ForwardedHeader, TrustedList};
 use crate::lists::{ListConfig, ListSource};
+use crate::nearest::nearest;
 use crate::parse_network;
 use crate::raw_listen::RawClientIp;
 use crate::reference::Reference;
-use crate::report::{Problem, Report, nearest};
+use crate::report::{Problem, Report};
 use crate::shorthand::RawProxy;
 
 /// The headers of lists of addresses, and the usual one of a single address.

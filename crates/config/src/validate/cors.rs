@@ -4,8 +4,8 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::checks::{at_most, empty, header_name, missing, value};
 use super::matching::method;
-use super::{at_most, empty, header_name, missing, value};
 use crate::at::At;
 use crate::cors::{Below, CorsConfig, EXPOSED, Origins};
 use crate::host_name;

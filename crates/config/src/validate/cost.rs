@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use sluicegate_limiter::Quota;
 
+use super::checks::{header_name, value, word};
+use super::key;
 use super::matching::method;
-use super::{header_name, key, value, word};
 use crate::at::At;
 use crate::cost::{CHECKED, Cost, DetailedCost};
-use crate::model::LimitConfig;
+use crate::limit::LimitConfig;
 use crate::raw::{RawConfig, RawCostFields, RawLimit};
 use crate::report::{Mistake, Report};
 use crate::route::RouteConfig;

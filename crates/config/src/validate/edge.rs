@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use super::checks::{check_name, empty, in_range, missing, secret, value, word};
 use super::section::Section;
 use super::tls;
 use super::upstream::unix_path;
-use super::{check_name, empty, in_range, missing, secret, value, word};
 use crate::at::{At, Folder};
 use crate::host_name;
 use crate::listen_address::ListenAddress;

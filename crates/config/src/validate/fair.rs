@@ -2,8 +2,9 @@
 
 use sluicegate_limiter::Quota;
 
-use super::limit::Context;
-use super::{in_range, key};
+use super::checks::in_range;
+use super::context::Context;
+use super::key;
 use crate::at::At;
 use crate::fair::FairConfig;
 use crate::raw::RawLimit;

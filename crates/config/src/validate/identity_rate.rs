@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use sluicegate_limiter::Quota;
 
-use super::limit::{Context, check_shared};
-use super::{missing, plan, value};
+use super::checks::{missing, value};
+use super::context::Context;
+use super::plan;
+use super::shared::check_shared;
 use crate::Part;
 use crate::at::At;
 use crate::cost::Cost;
 use crate::identity_rate::{BoundedRate, IdentityRate, RateSource};
-use crate::model::LimitConfig;
+use crate::limit::LimitConfig;
 use crate::raw::{RawLimit, RawPlanFields};
 use crate::report::Report;
 use crate::shorthand::RawPlan;

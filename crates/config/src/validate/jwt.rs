@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::{HeaderName, header};
 
+use super::checks::{between, empty, exactly_one, header_name, secret, value};
 use super::http_url::{Words, ca_needs_tls, http_url};
-use super::{between, empty, exactly_one, header_name, secret, value};
 use crate::at::{At, Folder};
 use crate::jwt::{JwksUrl, JwtConfig, JwtKeys};
 use crate::raw_jwt::{RawJwks, RawJwt};

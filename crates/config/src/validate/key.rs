@@ -4,11 +4,11 @@ use std::ops::RangeInclusive;
 
 use http::HeaderName;
 
-use super::header_name;
-use super::limit::Context;
+use super::checks::header_name;
+use super::context::Context;
 use crate::at::At;
 use crate::foreign;
-use crate::model::Exempt;
+use crate::limit::Exempt;
 use crate::parse_network;
 use crate::read::OneOrMany;
 use crate::report::{Problem, Report};

@@ -3,50 +3,36 @@
 use std::sync::Arc;
 
 use super::ban;
+use super::checks::{in_range, missing, value, word};
+use super::context::Context;
 use super::cost;
 use super::fair;
 use super::identity_rate;
 use super::key::{self, exempt};
-use super::log::share;
 use super::penalty;
 use super::plan;
 use super::quota::quota;
 use super::section::Section;
+use super::share::share;
+use super::shared::check_shared;
 use super::sync;
-use super::{in_range, missing, value, word};
+use crate::api_key::ApiKeyConfig;
 use crate::at::At;
 use crate::cost::Cost;
 use crate::foreign;
+use crate::limit::{LimitConfig, Mode, OnMissing, OnStoreFailure};
 use crate::listener::ClientIpConfig;
-use crate::lists::ListConfig;
-use crate::model::{ApiKeyConfig, LimitConfig, Mode, OnMissing, OnStoreFailure};
 use crate::raw::RawLimit;
-use crate::report::{Mistake, Problem, Report};
+use crate::report::{Mistake, Report};
 use crate::route::RouteConfig;
 use crate::sync::SyncMode;
 use crate::values::grouped;
-use sluicegate_limiter::{MAX_SHARED_LOG_PLACES, Quota};
+use sluicegate_limiter::Quota;
 
 use crate::{Part, PartSource};
 
 /// Live counters of a limit when nothing else is said.
 const MAX_KEYS: u64 = 1_000_000;
-
-/// The other sections that limits refer to.
-#[derive(Clone, Copy)]
-pub(super) struct Context<'a> {
-    pub(super) lists: &'a Section<ListConfig>,
-    pub(super) store: bool,
-    /// The least number of gateways that share the store.
-    pub(super) gateways: u32,
-    pub(super) consumers: bool,
-    /// Whether requests are checked outside: the answer may name a consumer and a plan.
-    pub(super) checked: bool,
-    /// Whether tokens are verified or asked about.
-    pub(super) tokens: bool,
-    /// Whether a listener verifies clients' certificates.
-    pub(super) certified: bool,
-}
 
 pub(super) fn limit(
     name: &At<String>,
@@ -185,32 +171,6 @@ fn on_store_failure(raw: &RawLimit, shared: Option<bool>, report: &mut Report) -
         });
     }
     policy
-}
-
-/// Refuses what a store cannot count.
-pub(super) fn check_shared(quota: &Quota, raw: &RawLimit, report: &mut Report) {
-    check_drain(quota, raw, report);
-    let Quota::SlidingLog(_, rate) = quota else { return };
-    if let Some(text) = raw.rate.as_ref().filter(|_| rate.count() > MAX_SHARED_LOG_PLACES) {
-        let (most, count) = (grouped(MAX_SHARED_LOG_PLACES), grouped(rate.count()));
-        report.error(
-            text.problem(format!(
-                "`rate`: a sliding_log holds at most {most} places a key where it is shared, not {count}"
-            ))
-            .help("use `algorithm: sliding_window`, a lower rate, or `scope: local`"),
-        );
-    }
-}
-
-fn check_drain(quota: &Quota, raw: &RawLimit, report: &mut Report) {
-    let place = raw.burst.as_ref().map(|burst| burst.at).or(raw.rate.as_ref().map(|rate| rate.at));
-    if let Some(place) = place.filter(|_| !quota.fits_store()) {
-        report.error(
-            Problem::new(place, "at this rate the whole burst takes more than 199 years to come back").help(
-                "a shared limit cannot count that; lower the burst, raise the rate, or use `scope: local`",
-            ),
-        );
-    }
 }
 
 /// `80%`.

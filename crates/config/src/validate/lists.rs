@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
+use super::checks::{empty, value};
 use super::section::Section;
-use super::{empty, value};
 use crate::at::{At, FileRef, Folder};
+use crate::limit::LimitConfig;
 use crate::listener::TrustedList;
 use crate::lists::{Access, ListConfig, ListSource};
-use crate::model::LimitConfig;
 use crate::parse_network;
 use crate::raw::RawConfig;
 use crate::raw_route::RawRoute;

@@ -2,12 +2,14 @@
 
 use http::{HeaderName, HeaderValue, Method};
 
-use super::route::Known;
-use super::{empty, header_name, path, value, word};
+use super::checks::{empty, header_name, value, word};
+use super::context::Known;
+use super::path;
 use crate::at::At;
+use crate::nearest::nearest;
 use crate::raw_route::{RawMatch, RawPattern};
 use crate::read::{Named, OneOrMany};
-use crate::report::{Mistake, Report, nearest};
+use crate::report::{Mistake, Report};
 use crate::route::Match;
 use crate::{HostPattern, MatchRegex, PathRegex, Paths, QueryMatch, QueryValue};
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use http::{HeaderName, header};
 
+use super::checks::{between, empty, header_name, in_range, missing, secret, value, word};
 use super::http_url::{Words, ca_needs_tls, http_url};
 use super::jwt::forward;
-use super::{between, empty, header_name, in_range, missing, secret, value, word};
 use crate::at::{At, Folder};
 use crate::outside::{CheckCacheConfig, CheckConfig, IntrospectionConfig, OnFailure, ServiceConfig};
 use crate::raw_outside::{RawCheck, RawCheckCache, RawIntrospection};

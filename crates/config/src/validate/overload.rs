@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::checks::{between, header_name, in_range, value, word};
 use super::jwt::is_reserved;
-use super::log::share;
-use super::{between, header_name, in_range, value, word};
-use crate::Priority;
+use super::share::share;
 use crate::at::At;
 use crate::overload::{OverloadConfig, OwnOverloadConfig, PrioritiesConfig};
 use crate::raw_overload::{RawOverload, RawOwnOverload, RawPriorities};
 use crate::read::Named;
 use crate::report::{Mistake, Problem, Report};
 use crate::values;
+use sluicegate_overload::Priority;
 
 const MAX_IN_FLIGHT: u64 = 1_000;
 const MIN_IN_FLIGHT: u64 = 10;

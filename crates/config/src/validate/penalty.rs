@@ -2,7 +2,7 @@
 
 use sluicegate_limiter::{LeakyBucket, Quota};
 
-use super::{in_range, missing, value};
+use super::checks::{in_range, missing, value};
 use crate::Cost;
 use crate::at::At;
 use crate::raw::RawLimit;

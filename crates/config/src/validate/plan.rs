@@ -2,12 +2,12 @@
 
 use sluicegate_limiter::Quota;
 
+use super::checks::{check_name, empty, value};
 use super::matching::{header_values, method};
 use super::quota::quota;
-use super::{check_name, empty, value};
 use crate::at::At;
 use crate::cost::Cost;
-use crate::model::When;
+use crate::limit::When;
 use crate::raw::{RawConfig, RawLimit, RawWhen};
 use crate::read::Named;
 use crate::report::Report;

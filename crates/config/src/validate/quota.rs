@@ -6,7 +6,7 @@ use sluicegate_limiter::{
     QuotaError, Rate, SlidingLog, SlidingWindow, Span, TokenBucket,
 };
 
-use super::{in_range, missing, value, word};
+use super::checks::{in_range, missing, value, word};
 use crate::at::At;
 use crate::calendar::{self, Unit};
 use crate::raw::RawLimit;
@@ -152,7 +152,7 @@ fn check_fields(kind: Kind, raw: &RawLimit, report: &mut Report) -> bool {
             }
             _ => format!("it belongs to {}", owners.join(", ")),
         };
-        report.error(super::Problem::new(place, format!("`{field}` means nothing for {own}")).help(help));
+        report.error(Problem::new(place, format!("`{field}` means nothing for {own}")).help(help));
         fits = false;
     }
     fits

@@ -1,12 +1,13 @@
 //! Validates `regions`.
 
-use super::log::share;
-use super::{between, check_name, missing, store, value};
+use super::checks::{between, check_name, missing, value};
+use super::share::share;
+use super::store;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::at::{At, Folder};
-use crate::model::LimitConfig;
+use crate::limit::LimitConfig;
 use crate::raw_regions::RawRegions;
 use crate::raw_store::{RawHomeRedis, RawRedis};
 use crate::regions::{RegionsConfig, WHOLE};

@@ -2,61 +2,28 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
-use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 
+use super::checks::{check_name, empty, in_range, missing, value, word};
 use super::client::timeout;
+use super::context::Known;
+use super::cors;
+use super::header_settings::rate_limit_headers;
 use super::lists::of_route;
 use super::matching::matches;
 use super::overload;
-use super::section::Section;
 use super::template::Names;
-use super::{check_name, cors, empty, in_range, missing, rate_limit_headers, value, word};
 use super::{shape, uri};
-use crate::HeaderChange;
 use crate::Part;
 use crate::at::At;
-use crate::cors::CorsConfig;
-use crate::listener::ListenerConfig;
-use crate::lists::{Access, ListConfig};
-use crate::model::{LimitConfig, Mode};
+use crate::limit::{LimitConfig, Mode};
 use crate::raw::RawConfig;
 use crate::raw_route::RawRoute;
 use crate::reference::Reference;
 use crate::report::{Problem, Report};
-use crate::route::{Action, EncodedSlash, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig};
+use crate::route::{Action, EncodedSlash, Match, Reject, RouteConfig, ShapeConfig};
 use crate::shorthand::{RawAnswer, RawCount};
-use crate::upstream::UpstreamConfig;
-
-/// What routes refer to.
-pub(super) struct Known<'a> {
-    pub(super) listeners: &'a Section<ListenerConfig>,
-    pub(super) lists: &'a Section<ListConfig>,
-    /// The access rules of the file.
-    pub(super) access: &'a Access,
-    pub(super) limits: &'a Section<LimitConfig>,
-    pub(super) upstreams: &'a Section<UpstreamConfig>,
-    pub(super) headers: HeaderFamilies,
-    /// Which pages may read answers.
-    pub(super) cors: Option<&'a Arc<CorsConfig>>,
-    pub(super) max_body: Option<u64>,
-    /// From a request's head to the last byte of its answer.
-    pub(super) timeout: Option<Duration>,
-    /// What templates can name.
-    pub(super) names: Names<'a>,
-    /// Headers in which the upstream is told of users.
-    pub(super) claim_headers: &'a [HeaderName],
-    /// Whether requests are checked outside.
-    pub(super) checked: bool,
-    /// Headers that are changed on all routes.
-    pub(super) requests: &'a [HeaderChange],
-    pub(super) answers: &'a [HeaderChange],
-    /// Whether shared counters live on several servers.
-    pub(super) in_cluster: bool,
-}
-
 /// The most limits that one route may ask.
 const MAX_LIMITS: usize = 32;
 
@@ -119,7 +86,8 @@ fn route(
     known: &Known<'_>,
     report: &mut Report,
 ) -> Option<RouteConfig> {
-    let max_body = raw.max_body.as_ref().and_then(|text| super::max_body(text, report)).or(known.max_body);
+    let max_body =
+        raw.max_body.as_ref().and_then(|text| super::checks::max_body(text, report)).or(known.max_body);
     let timeout = raw.timeout.as_ref().and_then(|text| timeout(text, report)).or(known.timeout);
     let reject = raw.reject.as_ref().map(|reject| {
         if raw.limits.as_ref().is_none_or(|limits| limits.value.is_empty()) && raw.wrong.is_empty() {

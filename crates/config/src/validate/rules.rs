@@ -5,11 +5,12 @@ use std::time::Duration;
 use http::HeaderValue;
 use sluicegate_limiter::Quota;
 
+use super::checks::{between, in_range, missing, secret, value};
 use super::http_url::{Words, ca_needs_tls, http_url};
-use super::limit::check_shared;
-use super::{between, in_range, missing, plan, secret, value};
+use super::plan;
+use super::shared::check_shared;
 use crate::at::{At, Folder};
-use crate::model::{LimitConfig, Mode};
+use crate::limit::{LimitConfig, Mode};
 use crate::raw::RawPlanFields;
 use crate::raw_rules::RawRules;
 use crate::report::{Mistake, Place, Problem, Report};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::check_name;
+use super::checks::check_name;
 use crate::at::At;
 use crate::read::Named;
 use crate::reference::Reference;

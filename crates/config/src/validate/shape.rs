@@ -2,8 +2,8 @@
 
 use http::{HeaderName, header};
 
+use super::checks::{header_name, value};
 use super::template::{Names, pieces};
-use super::{header_name, value};
 use crate::at::At;
 use crate::raw_shape::RawHeaderChanges;
 use crate::report::{Problem, Report};

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::checks::{between, empty, exactly_one, in_range, missing, secret, value};
 use super::redis_url::{MAX_DATABASE, RedisUrl, redis_url};
 use super::tls::key_pair;
-use super::{between, empty, exactly_one, in_range, missing, secret, value};
 use crate::at::{At, Folder};
 use crate::raw_store::{RawRedis, RawRedisTls, RawSentinel, RawStore};
 use crate::report::{Mistake, Place, Problem, Report};

@@ -3,14 +3,15 @@
 use sluicegate_leases::ErrorBudget;
 use sluicegate_limiter::Quota;
 
-use super::log::share;
-use super::{value, word};
+use super::checks::{value, word};
+use super::share::share;
 use crate::at::At;
 use crate::cost::Cost;
-use crate::model::LimitConfig;
+use crate::lease::Unleased;
+use crate::limit::LimitConfig;
 use crate::raw::RawLimit;
 use crate::report::{Mistake, Report};
-use crate::sync::{Sync, SyncMode, Unleased};
+use crate::sync::{Sync, SyncMode};
 
 /// The counting of a limit; `shared` says whether a store counts it.
 pub(super) fn sync(

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 
+use super::checks::{between, header_name, in_range, missing, secret, value};
 use super::http_url::{Words, ca_needs_tls, http_url};
-use super::{between, header_name, in_range, missing, secret, value};
 use crate::at::{At, Folder};
 use crate::raw_telemetry::{RawOtlp, RawTelemetry};
 use crate::report::{Mistake, Report};

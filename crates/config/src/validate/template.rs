@@ -1,7 +1,8 @@
 //! Texts with variables: `Bearer {user}`, `/v2/{rest}`.
 
 use crate::at::At;
-use crate::report::{Report, nearest};
+use crate::nearest::nearest;
+use crate::report::Report;
 use crate::route::Match;
 use crate::{Piece, Variable};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{between, empty, missing, word};
+use super::checks::{between, empty, missing, word};
 use crate::at::{At, FileRef, Folder};
 use crate::listener::{CertificateConfig, ClientAuthConfig, MinTls, TlsConfig};
 use crate::raw_listen::{RawCertificate, RawTls};

@@ -1,6 +1,6 @@
 //! Header names with underscores: whether such headers are forwarded, and whether the file waits for one that is not.
 
-use super::word;
+use super::checks::word;
 use crate::at::At;
 use crate::raw::RawConfig;
 use crate::report::{Place, Problem, Report};

@@ -5,12 +5,13 @@ use std::time::Duration;
 use rustls_pki_types::ServerName;
 
 use super::balance;
+use super::checks::{empty, in_range, missing, value};
+use super::context::Context;
 use super::fair;
-use super::limit::Context;
+use super::header_settings::header_case;
 use super::overload;
 use super::section::Section;
 use super::upstream_tls::{Transport, transport};
-use super::{empty, header_case, in_range, missing, value};
 use crate::at::{At, Folder};
 use crate::raw_upstream::RawUpstream;
 use crate::report::{Mistake, Report};
@@ -81,7 +82,7 @@ pub(super) fn upstream(
     });
     let (max_connections, max_pending) = circuit?;
     let max_head = match &raw.max_head {
-        Some(text) => super::max_head(text, report),
+        Some(text) => super::checks::max_head(text, report),
         None => Some(RESPONSE_HEAD.max(request_head)),
     };
     let max_headers = raw.max_headers.as_ref();

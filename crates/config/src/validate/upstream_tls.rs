@@ -2,8 +2,8 @@
 
 use rustls_pki_types::ServerName;
 
+use super::checks::{value, word};
 use super::tls::key_pair;
-use super::{value, word};
 use crate::at::Folder;
 use crate::raw_upstream::{RawUpstream, RawUpstreamTls};
 use crate::report::{Mistake, Report};

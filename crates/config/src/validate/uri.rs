@@ -3,8 +3,8 @@
 use http::StatusCode;
 use regex::RegexBuilder;
 
+use super::checks::{missing, value};
 use super::template::{Names, pieces};
-use super::{missing, value};
 use crate::at::At;
 use crate::raw_route::{RawRedirectFields, RawRoute};
 use crate::raw_shape::{RawRewrite, RawRewriteFields};
