@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use schemars::{Schema, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::key_part::{PartFacts, PartKind, PartSource, PartTakes};
@@ -108,7 +108,7 @@ macro_rules! kinds {
         $(#[$meta])*
         pub(super) struct $name;
 
-        super::schema::schemas! { $name, stringify!($name) => _generator $schema; }
+        super::schema_types::schemas! { $name, stringify!($name) => _generator $schema; }
     )*};
 }
 
@@ -187,6 +187,25 @@ pub(super) fn default_in(description: &str) -> Option<&str> {
     let end = rest.find(['\n', ',', ' ']).unwrap_or(rest.len());
     let word = rest[..end].strip_suffix('.').or(rest[end..].starts_with(',').then_some(&rest[..end]))?;
     (!["all", "none"].contains(&word)).then_some(word)
+}
+
+/// A text that matches a pattern, or a mapping.
+pub(super) fn text_or<T: JsonSchema>(pattern: &str, generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [text(pattern, &[]), generator.subschema_for::<T>()] })
+}
+
+/// A number, a text that matches a pattern, or a mapping.
+pub(super) fn number_or<T: JsonSchema>(
+    pattern: &str,
+    examples: &[&str],
+    generator: &mut SchemaGenerator,
+) -> Schema {
+    json_schema!({ "anyOf": [number(pattern, examples), generator.subschema_for::<T>()] })
+}
+
+/// One of a few words, or a mapping.
+pub(super) fn word_or<T: JsonSchema>(words: &[&str], generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": "string", "enum": words }, generator.subschema_for::<T>()] })
 }
 
 #[cfg(test)]

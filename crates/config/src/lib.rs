@@ -52,6 +52,7 @@ mod raw_fair;
 mod raw_headers;
 mod raw_jwt;
 mod raw_listen;
+mod raw_lists;
 mod raw_log;
 mod raw_metrics;
 mod raw_outside;
@@ -72,11 +73,13 @@ mod report;
 mod rewrite;
 mod route;
 mod rules;
+mod scalars;
 #[cfg(feature = "schema")]
 mod schema;
+#[cfg(feature = "schema")]
+mod schema_types;
 mod secret;
 mod serialize;
-mod shorthand;
 mod store;
 mod suggest;
 mod sync;

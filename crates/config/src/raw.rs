@@ -13,7 +13,8 @@ use super::raw_excess::{RawBurstCredit, RawPenalty};
 use super::raw_fair::RawFair;
 use super::raw_headers::RawHeaders;
 use super::raw_jwt::RawJwt;
-use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts, RawH2};
+use super::raw_listen::{RawAdmin, RawClientIp, RawClientTimeouts, RawDrain, RawH2, RawListener};
+use super::raw_lists::RawList;
 use super::raw_log::{RawAccessLog, RawTrace};
 use super::raw_metrics::RawMetrics;
 use super::raw_outside::{RawCheck, RawIntrospection};
@@ -25,10 +26,13 @@ use super::raw_shape::RawHeaderChanges;
 use super::raw_store::RawStore;
 use super::raw_telemetry::RawTelemetry;
 use super::raw_upstream::RawUpstream;
-use super::read::{Named, OneOrMany, mapping};
+use super::read::{Named, OneOrMany, Read, mapping, text};
+use super::report::Report;
+use super::scalars::{RawCount, RawText};
 #[cfg(feature = "schema")]
-use super::schema::Scalar;
-use super::shorthand::{RawBan, RawCost, RawCount, RawDrain, RawList, RawListener, RawPlan};
+use super::schema_types::Scalar;
+use super::values;
+use super::yaml_tree::{Node, Value};
 
 mapping! {
     /// The configuration of a gateway. Top-level keys that begin with `x-` are ignored: a place for YAML anchors.
@@ -121,9 +125,6 @@ mapping! {
         overload: RawOwnOverload,
     }
 }
-
-/// A value in one of the file's small languages (a rate, a duration, a key); read when all is known.
-pub(super) type RawText = String;
 
 mapping! {
     /// How clients are authenticated.
@@ -318,22 +319,56 @@ mapping! {
     }
 }
 
-mapping! {
-    /// A list of addresses in a file.
-    "a list"
-    struct RawListFile {
-        /// The file, with one address or network per line.
-        #[schemars(required, with = "hints::File")]
-        file: RawText,
+super::read::shorthand! {
+    /// The duration of a ban, or a mapping.
+    RawBan(RawBanFields.span) "a duration or {after: N, within: DURATION, for: DURATION}";
+}
+
+/// A cost: a number, `header:NAME`, or a mapping.
+#[derive(Clone, Debug)]
+pub(super) enum RawCost {
+    Text(String),
+    Fields(Box<RawCostFields>),
+}
+
+/// The numbers of a limit for some requests: a rate, a number of places, or a mapping.
+#[derive(Clone, Debug)]
+pub(super) struct RawPlan(pub(super) RawPlanFields);
+
+impl Read for RawCost {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        if let Value::Map(entries) = &node.value {
+            // YAML reads `header: X-Cost` as a mapping; the user meant header:X-Cost.
+            let meant = matches!(entries.as_slice(), [(Node { value: Value::Scalar(kind), .. }, _)] if kind == "header");
+            if !meant {
+                return RawCostFields::read(node, report).map(|fields| Self::Fields(Box::new(fields)));
+            }
+        }
+        text(node, "a number, header:NAME or a mapping", report).map(Self::Text)
     }
 }
 
-mapping! {
-    /// A secret that is read from a file.
-    "a secret"
-    struct RawSecretFile {
-        /// The file that contains the secret.
-        #[schemars(required, with = "hints::File")]
-        file: RawText,
+impl Read for RawPlan {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        let Value::Scalar(text) = &node.value else {
+            return RawPlanFields::read(node, report).map(Self);
+        };
+        let mut fields = RawPlanFields::empty(node.at);
+        match values::count(text) {
+            Ok(places) => fields.max = Some(At { at: node.at, value: RawCount(places) }),
+            Err(_) => fields.rate = Some(At { at: node.at, value: text.clone() }),
+        }
+        Some(Self(fields))
     }
+}
+
+#[cfg(feature = "schema")]
+super::schema_types::schemas! {
+    RawCost, "Cost" => generator {
+        super::hints::number_or::<RawCostFields>(&super::hints::cost(), &["5", "header:X-Cost", "check:cost"], generator)
+    };
+    RawPlan, "Plan" => generator {
+        super::hints::number_or::<RawPlanFields>(&format!("{}|{}", super::hints::COUNT, super::hints::rate()), &["1000/min"], generator)
+    };
+    RawBan, "Ban" => generator super::hints::text_or::<RawBanFields>(&super::hints::duration(), generator);
 }

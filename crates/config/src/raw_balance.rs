@@ -3,10 +3,10 @@
 use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
-use super::raw::RawText;
 use super::read::{OneOrMany, Read, mapping, wrong, wrong_kind};
 use super::report::Report;
-use super::shorthand::RawCount;
+use super::scalars::RawCount;
+use super::scalars::RawText;
 use super::yaml_tree::{Node, Value};
 
 /// A way to spread requests: a word, or `{hash: KEY}`.
@@ -117,4 +117,16 @@ impl Read for RawEjection {
             _ => wrong_kind(node, "off or {failures: N, for: DURATION, max: DURATION, share: SHARE}", report),
         }
     }
+}
+
+super::read::shorthand! {
+    /// A number of attempts, or a mapping.
+    RawRetries(RawRetriesFields.attempts) "a number or {attempts: N, budget: SHARE}";
+}
+
+#[cfg(feature = "schema")]
+super::schema_types::schemas! {
+    RawBalance, "Balance" => generator super::hints::word_or::<RawBalanceFields>(&["round_robin", "least_requests", "random"], generator);
+    RawEjection, "Ejection" => generator super::hints::word_or::<RawEjectionFields>(&["off"], generator);
+    RawRetries, "Retries" => generator super::hints::number_or::<RawRetriesFields>(super::hints::COUNT, &[], generator);
 }

@@ -3,9 +3,9 @@
 use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
-use super::raw::RawText;
 use super::read::{OneOrMany, Read, mapping, wrong_kind};
 use super::report::Report;
+use super::scalars::RawText;
 use super::yaml_tree::{Node, Value};
 
 /// Which pages may read answers; `None` for none.
@@ -48,4 +48,9 @@ impl Read for RawCors {
             ),
         }
     }
+}
+
+#[cfg(feature = "schema")]
+super::schema_types::schemas! {
+    RawCors, "Cors" => generator super::hints::word_or::<RawCorsFields>(&["off"], generator);
 }

@@ -2,9 +2,9 @@
 
 #[cfg(feature = "schema")]
 use super::hints;
-use super::raw::RawText;
 use super::read::mapping;
-use super::shorthand::RawCount;
+use super::scalars::RawCount;
+use super::scalars::RawText;
 
 mapping! {
     /// A slower lane for requests above the limit.

@@ -3,9 +3,9 @@
 use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
-use super::raw::RawText;
 use super::read::{Named, OneOrMany, mapping};
-use super::shorthand::RawCount;
+use super::scalars::RawCount;
+use super::scalars::RawText;
 
 mapping! {
     /// Fair shares among consumers, by what they ask for: max-min fair.

@@ -1,11 +1,11 @@
 //! `headers`: the rate limit headers of responses, as it is written.
 
 use super::at::At;
-use super::raw::RawText;
 use super::read::{Read, mapping};
 use super::report::Report;
+use super::scalars::RawText;
 #[cfg(feature = "schema")]
-use super::schema::Family;
+use super::schema_types::Family;
 use super::yaml_tree::{Node, Value};
 
 mapping! {
@@ -33,4 +33,12 @@ impl Read for RawHeaders {
         let families = Some(Read::read(node, report)?);
         Some(Self(RawHeadersFields { families, ..RawHeadersFields::empty(node.at) }))
     }
+}
+
+#[cfg(feature = "schema")]
+super::schema_types::schemas! {
+    RawHeaders, "RateLimitHeaders" => generator {
+        let (families, fields) = (generator.subschema_for::<Vec<Family>>(), generator.subschema_for::<RawHeadersFields>());
+        schemars::json_schema!({ "anyOf": [families, fields] })
+    };
 }

@@ -3,9 +3,9 @@
 use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
-use super::raw::RawText;
 use super::read::{Named, OneOrMany, mapping};
-use super::shorthand::RawSecret;
+use super::scalars::RawSecret;
+use super::scalars::RawText;
 
 mapping! {
     /// User tokens (JWT), verified with one of jwks, secret and public_key.

@@ -3,11 +3,12 @@
 use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
-use super::raw::RawText;
+use super::raw_lists::RawProxy;
 use super::read::{Named, OneOrMany, mapping};
+use super::scalars::RawText;
+use super::scalars::{RawCount, RawSecret};
 #[cfg(feature = "schema")]
-use super::schema::Scalar;
-use super::shorthand::{RawCount, RawProxy, RawSecret};
+use super::schema_types::Scalar;
 
 mapping! {
     /// An address that serves clients.
@@ -181,4 +182,17 @@ mapping! {
         /// GOAWAY frames and frames of unknown types. Default: 40.
         others: RawCount,
     }
+}
+
+super::read::shorthand! {
+    /// A listener: `0.0.0.0:8080`, or a mapping.
+    RawListener(RawListenerFields.address);
+    /// The time that a drain may take, or a mapping.
+    RawDrain(RawDrainFields.deadline) "a duration or {delay: DURATION, deadline: DURATION}";
+}
+
+#[cfg(feature = "schema")]
+super::schema_types::schemas! {
+    RawListener, "Listener" => generator super::hints::text_or::<RawListenerFields>(&super::hints::listen_address(), generator);
+    RawDrain, "Drain" => generator super::hints::text_or::<RawDrainFields>(&super::hints::duration(), generator);
 }

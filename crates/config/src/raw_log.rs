@@ -3,9 +3,9 @@
 use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
-use super::raw::RawText;
 use super::read::{OneOrMany, Read, mapping};
 use super::report::Report;
+use super::scalars::RawText;
 use super::yaml_tree::{Node, Value};
 
 /// In the place of the path: no access log.
@@ -96,4 +96,10 @@ impl Read for RawSample {
             _ => RawSampleFields::read(node, report).map(|fields| Self::Fields(Box::new(fields))),
         }
     }
+}
+
+#[cfg(feature = "schema")]
+super::schema_types::schemas! {
+    RawAccessLog, "AccessLog" => generator super::hints::text_or::<RawAccessLogFields>(".+", generator);
+    RawSample, "Sample" => generator super::hints::text_or::<RawSampleFields>(super::hints::SHARE, generator);
 }

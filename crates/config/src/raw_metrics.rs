@@ -1,7 +1,7 @@
 //! `metrics` as it is written.
 
 use super::read::mapping;
-use super::shorthand::RawCount;
+use super::scalars::RawCount;
 
 mapping! {
     /// What the metrics show beyond the usual.

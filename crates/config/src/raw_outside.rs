@@ -3,9 +3,9 @@
 use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
-use super::raw::RawText;
 use super::read::{Named, OneOrMany, mapping};
-use super::shorthand::{RawCount, RawSecret};
+use super::scalars::RawText;
+use super::scalars::{RawCount, RawSecret};
 
 mapping! {
     /// Token introspection (RFC 7662): the issuer is asked about tokens that the gateway cannot verify itself.

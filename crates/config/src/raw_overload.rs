@@ -3,9 +3,9 @@
 use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
-use super::raw::RawText;
 use super::read::{Named, mapping};
-use super::shorthand::RawCount;
+use super::scalars::RawCount;
+use super::scalars::RawText;
 
 mapping! {
     /// How important the requests of plans and consumers are, where an upstream has `overload`.

@@ -1,9 +1,9 @@
 //! `regions` as it is written.
 
 use super::at::At;
-use super::raw::RawText;
 use super::raw_store::RawHomeRedis;
 use super::read::{Named, mapping};
+use super::scalars::RawText;
 
 mapping! {
     /// Several regions, each with a store and gateways of its own, that divide the shared limits among them.

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
-use super::raw::RawText;
 use super::raw_cors::RawCors;
 use super::raw_headers::RawHeaders;
 use super::raw_shape::{RawHeaderChanges, RawRewrite};
-use super::read::{Named, OneOrMany, Read, mapping};
+use super::read::{Named, OneOrMany, Read, mapping, wrong};
 use super::report::{Problem, Report};
+use super::scalars::RawCount;
+use super::scalars::RawText;
 #[cfg(feature = "schema")]
-use super::schema::{OrRegex, Scalar};
-use super::shorthand::{RawAnswer, RawCount, RawRedirect};
+use super::schema_types::Scalar;
 use super::yaml_tree::{Node, Value};
 
 mapping! {
@@ -176,4 +176,42 @@ mapping! {
         #[schemars(required)]
         to: RawText,
     }
+}
+
+super::read::shorthand! {
+    /// A redirect: a URL, or a mapping.
+    RawRedirect(RawRedirectFields.to);
+}
+
+/// An answer of the gateway itself: a mapping, or `usage`.
+#[derive(Clone, Debug)]
+pub(super) enum RawAnswer {
+    Fixed(Box<RawRespond>),
+    Usage,
+}
+
+impl Read for RawAnswer {
+    fn read(node: &Node, report: &mut Report) -> Option<Self> {
+        match &node.value {
+            Value::Scalar(text) if text == "usage" => Some(Self::Usage),
+            Value::Scalar(text) if text.parse::<u16>().is_ok() => {
+                wrong(node, "respond (a mapping)", Some(format!("write {{status: {text}}}")), report)
+            }
+            _ => RawRespond::read(node, report).map(|fields| Self::Fixed(Box::new(fields))),
+        }
+    }
+}
+
+/// A value, or a regular expression.
+#[cfg(feature = "schema")]
+pub(super) struct OrRegex<T>(std::marker::PhantomData<T>);
+
+#[cfg(feature = "schema")]
+super::schema_types::schemas! {
+    RawAnswer, "Answer" => generator super::hints::word_or::<RawRespond>(&["usage"], generator);
+    RawRedirect, "Redirect" => generator super::hints::text_or::<RawRedirectFields>(".+", generator);
+    OrRegex<T> where T, "OrRegex" => generator {
+        let (value, regex) = (generator.subschema_for::<T>(), generator.subschema_for::<RawRegex>());
+        schemars::json_schema!({ "anyOf": [value, regex] })
+    };
 }

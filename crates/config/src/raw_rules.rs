@@ -2,9 +2,9 @@
 
 #[cfg(feature = "schema")]
 use super::hints;
-use super::raw::RawText;
 use super::read::mapping;
-use super::shorthand::{RawCount, RawSecret};
+use super::scalars::RawText;
+use super::scalars::{RawCount, RawSecret};
 
 mapping! {
     /// Where rules are kept, one of file, redis and url: other numbers of a limit for single keys, managed over the admin API.

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::at::At;
-use super::raw::RawText;
 use super::read::{Named, OneOrMany, Read, mapping};
 use super::report::Report;
+use super::scalars::RawText;
 #[cfg(feature = "schema")]
-use super::schema::Scalar;
+use super::schema_types::Scalar;
 use super::yaml_tree::{Node, Value};
 
 mapping! {
@@ -54,4 +54,9 @@ impl Read for RawRewrite {
             _ => RawRewriteFields::read(node, report).map(|fields| Self::Regex(Box::new(fields))),
         }
     }
+}
+
+#[cfg(feature = "schema")]
+super::schema_types::schemas! {
+    RawRewrite, "Rewrite" => generator super::hints::text_or::<RawRewriteFields>(".+", generator);
 }

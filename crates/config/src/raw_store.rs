@@ -3,9 +3,9 @@
 use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
-use super::raw::RawText;
 use super::read::mapping;
-use super::shorthand::{RawCount, RawSecret};
+use super::scalars::RawText;
+use super::scalars::{RawCount, RawSecret};
 
 mapping! {
     /// Where counters live that several gateways share.

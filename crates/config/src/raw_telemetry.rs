@@ -3,9 +3,9 @@
 use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
-use super::raw::RawText;
 use super::read::{Named, mapping};
-use super::shorthand::{RawCount, RawSecret};
+use super::scalars::RawText;
+use super::scalars::{RawCount, RawSecret};
 
 mapping! {
     /// Traces and metrics that the gateway sends by itself.

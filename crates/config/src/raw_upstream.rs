@@ -3,12 +3,13 @@
 use super::at::At;
 #[cfg(feature = "schema")]
 use super::hints;
-use super::raw::RawText;
+use super::raw_balance::RawRetries;
 use super::raw_balance::{RawBalance, RawEjection, RawHealth};
 use super::raw_fair::RawFair;
 use super::raw_overload::RawOverload;
 use super::read::{OneOrMany, mapping};
-use super::shorthand::{RawCount, RawRetries, RawServer};
+use super::scalars::RawCount;
+use super::scalars::RawText;
 
 mapping! {
     /// An API behind the gateway.
@@ -111,4 +112,14 @@ mapping! {
         #[schemars(with = "Option<hints::Duration>")]
         tunnel: RawText,
     }
+}
+
+super::read::shorthand! {
+    /// A server: a URL, or a mapping.
+    RawServer(RawServerFields.url);
+}
+
+#[cfg(feature = "schema")]
+super::schema_types::schemas! {
+    RawServer, "Server" => generator super::hints::text_or::<RawServerFields>(&super::hints::server(), generator);
 }

@@ -15,7 +15,7 @@ use crate::raw_balance::{RawBalance, RawEjection};
 use crate::raw_upstream::RawUpstream;
 use crate::report::{Mistake, Report};
 use crate::route::RouteConfig;
-use crate::shorthand::RawCount;
+use crate::scalars::RawCount;
 use crate::upstream::{Balance, EjectionConfig, HealthConfig, RetryConfig, UNIX, UpstreamConfig};
 use crate::values;
 use crate::{KeySpec, Part};

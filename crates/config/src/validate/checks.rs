@@ -8,8 +8,8 @@ use http::HeaderName;
 use crate::at::{At, Folder, utf8_text};
 use crate::foreign;
 use crate::report::{Mistake, Place, Problem, Report};
+use crate::scalars::{RawCount, RawSecret};
 use crate::secret::Secret;
-use crate::shorthand::{RawCount, RawSecret};
 use crate::values;
 
 /// Names go into metrics, headers and files.

@@ -8,7 +8,7 @@ use crate::at::At;
 use crate::client::{ClientConfig, DrainConfig, H2Config};
 use crate::raw::RawConfig;
 use crate::report::{Mistake, Report};
-use crate::shorthand::RawCount;
+use crate::scalars::RawCount;
 use crate::values;
 
 /// The longest time that can be meant: a longer one is a mistake of the unit.

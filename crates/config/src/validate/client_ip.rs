@@ -9,9 +9,9 @@ use crate::lists::{ListConfig, ListSource};
 use crate::nearest::nearest;
 use crate::parse_network;
 use crate::raw_listen::RawClientIp;
+use crate::raw_lists::RawProxy;
 use crate::reference::Reference;
 use crate::report::{Problem, Report};
-use crate::shorthand::RawProxy;
 
 /// The headers of lists of addresses, and the usual one of a single address.
 const KNOWN: [(&str, ForwardedHeader); 3] = [

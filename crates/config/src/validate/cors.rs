@@ -9,11 +9,11 @@ use super::matching::method;
 use crate::at::At;
 use crate::cors::{Below, CorsConfig, EXPOSED, Origins};
 use crate::host_name;
-use crate::raw::RawText;
 use crate::raw_cors::{RawCors, RawCorsFields};
 use crate::raw_route::RawRoute;
 use crate::read::OneOrMany;
 use crate::report::{Mistake, Report};
+use crate::scalars::RawText;
 
 /// No browser remembers a preflight request for longer.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

@@ -10,10 +10,10 @@ use super::matching::method;
 use crate::at::At;
 use crate::cost::{CHECKED, Cost, DetailedCost};
 use crate::limit::LimitConfig;
+use crate::raw::RawCost;
 use crate::raw::{RawConfig, RawCostFields, RawLimit};
 use crate::report::{Mistake, Report};
 use crate::route::RouteConfig;
-use crate::shorthand::RawCost;
 use crate::values;
 
 /// A cost. `checked`: requests are checked outside, and the answer may name it.

@@ -13,8 +13,9 @@ use crate::listen_address::ListenAddress;
 use crate::listener::{AdminConfig, AdminToken, ListenerConfig, Role};
 use crate::raw::RawConfig;
 use crate::raw_listen::RawAdmin;
+use crate::raw_listen::RawListener;
 use crate::report::{Mistake, Report};
-use crate::shorthand::{RawCount, RawListener};
+use crate::scalars::RawCount;
 use crate::upstream::UNIX;
 
 /// Connections at once of a listener when nothing else is said.

@@ -10,7 +10,7 @@ use crate::fair::FairConfig;
 use crate::raw::RawLimit;
 use crate::raw_fair::RawFair;
 use crate::report::{Problem, Report};
-use crate::shorthand::RawCount;
+use crate::scalars::RawCount;
 use crate::sync::SyncMode;
 use crate::{KeySpec, Part};
 

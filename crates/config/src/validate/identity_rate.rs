@@ -13,9 +13,9 @@ use crate::at::At;
 use crate::cost::Cost;
 use crate::identity_rate::{BoundedRate, IdentityRate, RateSource};
 use crate::limit::LimitConfig;
+use crate::raw::RawPlan;
 use crate::raw::{RawLimit, RawPlanFields};
 use crate::report::Report;
-use crate::shorthand::RawPlan;
 use crate::values;
 
 /// Where rates can be found, as the file writes it, and an example of each.

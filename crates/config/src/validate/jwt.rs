@@ -11,7 +11,7 @@ use crate::jwt::{JwksUrl, JwtConfig, JwtKeys};
 use crate::raw_jwt::{RawJwks, RawJwt};
 use crate::read::{Named, OneOrMany};
 use crate::report::{Place, Problem, Report};
-use crate::shorthand::RawSecret;
+use crate::scalars::RawSecret;
 
 const LEEWAY: Duration = Duration::from_secs(30);
 const MAX_LEEWAY: Duration = Duration::from_secs(3600);

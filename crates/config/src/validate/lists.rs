@@ -10,12 +10,12 @@ use crate::listener::TrustedList;
 use crate::lists::{Access, ListConfig, ListSource};
 use crate::parse_network;
 use crate::raw::RawConfig;
+use crate::raw_lists::RawList;
 use crate::raw_route::RawRoute;
 use crate::read::OneOrMany;
 use crate::reference::Reference;
 use crate::report::Report;
 use crate::route::RouteConfig;
-use crate::shorthand::RawList;
 
 /// The lists of the file.
 pub(super) fn lists(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -> Section<ListConfig> {

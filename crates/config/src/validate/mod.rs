@@ -51,7 +51,7 @@ use crate::model::{Config, MetricsConfig};
 use crate::parsed::Parsed;
 use crate::raw::RawConfig;
 use crate::raw_metrics::RawMetrics;
-use crate::report::{Problem, Report};
+use crate::report::Report;
 use crate::route::{HeaderFamilies, UpstreamHeaders};
 use crate::store::{RedisConfig, RedisServers};
 use checks::{in_range, max_body, max_head, value};

@@ -12,7 +12,7 @@ use crate::outside::{CheckCacheConfig, CheckConfig, IntrospectionConfig, OnFailu
 use crate::raw_outside::{RawCheck, RawCheckCache, RawIntrospection};
 use crate::read::OneOrMany;
 use crate::report::{Problem, Report};
-use crate::shorthand::RawCount;
+use crate::scalars::RawCount;
 
 const TIMEOUT: Duration = Duration::from_millis(250);
 const SHORTEST: (Duration, &str) = (Duration::from_millis(10), "10ms");

@@ -8,10 +8,10 @@ use super::quota::quota;
 use crate::at::At;
 use crate::cost::Cost;
 use crate::limit::When;
+use crate::raw::RawPlan;
 use crate::raw::{RawConfig, RawLimit, RawWhen};
 use crate::read::Named;
 use crate::report::Report;
-use crate::shorthand::RawPlan;
 use crate::values::{self, grouped};
 
 /// The quotas by plan.

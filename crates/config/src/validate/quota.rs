@@ -11,7 +11,7 @@ use crate::at::At;
 use crate::calendar::{self, Unit};
 use crate::raw::RawLimit;
 use crate::report::{Place, Problem, Report};
-use crate::shorthand::RawCount;
+use crate::scalars::RawCount;
 use crate::values::{self, grouped, outside};
 
 #[derive(Clone, Copy, PartialEq)]

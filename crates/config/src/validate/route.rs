@@ -19,11 +19,12 @@ use crate::Part;
 use crate::at::At;
 use crate::limit::{LimitConfig, Mode};
 use crate::raw::RawConfig;
+use crate::raw_route::RawAnswer;
 use crate::raw_route::RawRoute;
 use crate::reference::Reference;
 use crate::report::{Problem, Report};
 use crate::route::{Action, EncodedSlash, Match, Reject, RouteConfig, ShapeConfig};
-use crate::shorthand::{RawAnswer, RawCount};
+use crate::scalars::RawCount;
 /// The most limits that one route may ask.
 const MAX_LIMITS: usize = 32;
 

@@ -11,11 +11,12 @@ use super::plan;
 use super::shared::check_shared;
 use crate::at::{At, Folder};
 use crate::limit::{LimitConfig, Mode};
+use crate::raw::RawPlan;
 use crate::raw::RawPlanFields;
 use crate::raw_rules::RawRules;
 use crate::report::{Mistake, Place, Problem, Report};
 use crate::rules::{RulesConfig, RulesService, RulesSource};
-use crate::shorthand::{RawCount, RawPlan};
+use crate::scalars::RawCount;
 use crate::store::RedisConfig;
 
 const TTL: Duration = Duration::from_secs(30);

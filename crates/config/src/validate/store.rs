@@ -10,8 +10,8 @@ use super::tls::key_pair;
 use crate::at::{At, Folder};
 use crate::raw_store::{RawRedis, RawRedisTls, RawSentinel, RawStore};
 use crate::report::{Mistake, Place, Problem, Report};
+use crate::scalars::RawSecret;
 use crate::secret::Secret;
-use crate::shorthand::RawSecret;
 use crate::store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
 
 /// The port of a Redis that does not name one.

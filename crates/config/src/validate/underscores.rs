@@ -3,8 +3,8 @@
 use super::checks::word;
 use crate::at::At;
 use crate::raw::RawConfig;
+use crate::raw::RawCost;
 use crate::report::{Place, Problem, Report};
-use crate::shorthand::RawCost;
 
 /// Whether request headers with underscores in their names are forwarded.
 pub(super) fn forwarded(raw: &RawConfig, report: &mut Report) -> bool {

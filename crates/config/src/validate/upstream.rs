@@ -13,10 +13,10 @@ use super::overload;
 use super::section::Section;
 use super::upstream_tls::{Transport, transport};
 use crate::at::{At, Folder};
+use crate::raw_upstream::RawServer;
 use crate::raw_upstream::RawUpstream;
 use crate::report::{Mistake, Report};
 use crate::route::{Action, RouteConfig};
-use crate::shorthand::RawServer;
 use crate::upstream::{Protocol, ServerConfig, UNIX, UpstreamConfig, UpstreamTimeouts};
 use crate::values;
 

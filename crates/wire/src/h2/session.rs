@@ -1,6 +1,7 @@
 //! An HTTP/2 connection without its socket: frames of the client come in, events come out, and frames for the client are
 //! written into one buffer. `receive` handles what arrives, `send` writes.
 
+mod block;
 mod receive;
 mod send;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body::Frame;
 
+use self::block::Block;
 pub use self::send::ResponseHead;
 use super::flood_detector::FloodDetector;
 use super::frame::{self, setting};
@@ -103,7 +105,7 @@ pub struct Session {
     /// The highest stream identifier of the client.
     last_stream: u32,
     /// A field block that is not complete.
-    block: Option<receive::Block>,
+    block: Option<Block>,
     /// The client's SETTINGS_INITIAL_WINDOW_SIZE.
     initial_window: i64,
     /// The send window of the connection.

@@ -10,6 +10,7 @@ use super::super::frame::{
 use super::super::reason::Reason;
 use super::super::request_head::{RequestBuilder, RequestError, TrailersBuilder};
 use super::super::stream_table::{Stream, StreamKey};
+use super::block::{Block, HeadersFrame};
 use super::{Event, KEEPALIVE, MAX_STREAM_ID, SHUTDOWN, STREAM_WINDOW, STREAMS, Session, Shutdown, millis};
 
 /// The bytes of the priority that HEADERS may begin with, and of the payload of PRIORITY.
@@ -20,26 +21,6 @@ const MAX_WINDOW: i64 = i32::MAX as i64;
 const EXTRA_CONTINUATIONS: usize = 256;
 /// A malformed field block whose fields have more bytes than this is an attack (HPACK bomb).
 const HPACK_BOMB: usize = 1 << 20;
-
-/// A field block that is not complete.
-#[derive(Debug)]
-pub(super) struct Block {
-    headers: HeadersFrame,
-    bytes: Vec<u8>,
-    frames: usize,
-}
-
-/// What the HEADERS frame of a field block says.
-#[derive(Clone, Copy, Debug)]
-struct HeadersFrame {
-    stream: u32,
-    /// The stream ends with it.
-    ends: bool,
-    /// The stream depends on itself.
-    is_circular: bool,
-    /// It opens the stream.
-    is_new: bool,
-}
 
 type Received = Result<Option<Event>, H2Error>;
 
