@@ -13,6 +13,7 @@ mod h2_body;
 mod listener;
 mod listener_state;
 mod request_body;
+mod request_body_error;
 mod stream;
 mod tcp_stream;
 
@@ -22,6 +23,7 @@ pub use h2_body::Http2Body;
 pub use listener::Listener;
 pub(crate) use listener_state::{CountGuard, Full};
 pub use listener_state::{ListenerState, PER_ADDRESS};
-pub use request_body::{RequestBody, RequestBodyError};
+pub use request_body::RequestBody;
+pub use request_body_error::RequestBodyError;
 pub(crate) use stream::ClientStream;
 pub(crate) use tcp_stream::LazyTcpStream;

@@ -12,6 +12,7 @@ use sluicegate_wire::RequestHead;
 
 use super::h1::Http1Body;
 use super::h2_body::Http2Body;
+use super::request_body_error::RequestBodyError;
 
 /// Bytes that a client may still send over HTTP/2 after the response. A longer body is reset.
 const MAX_DRAINED: u64 = 64 << 10;
@@ -26,23 +27,6 @@ pub enum RequestBody {
     Http1(Http1Body),
     /// The body on an HTTP/2 stream.
     Http2(Http2Body),
-}
-
-/// Why a body is incomplete. The client is the cause in all cases.
-#[derive(Debug, thiserror::Error)]
-pub enum RequestBodyError {
-    /// Its framing violates RFC 9112 §7.
-    #[error("{0}")]
-    Malformed(&'static str),
-    /// The client closed the connection before the end.
-    #[error("the connection ended within the body")]
-    BrokenOff,
-    /// It came slower than the minimum rate.
-    #[error("the body arrived too slowly")]
-    Slow,
-    /// The stream was reset or is malformed.
-    #[error("the stream was reset or closed")]
-    Http2,
 }
 
 impl Body for RequestBody {

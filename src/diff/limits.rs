@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{fields, named};
+use super::members::{fields, named};
 use crate::named_enum::named_enum;
 
 named_enum! {

@@ -16,7 +16,6 @@ use sluicegate_limiter::Time;
 
 use super::ending::Ending;
 use super::remember::Refused;
-use super::response_body::{Response, ResponseBody};
 use super::view::View;
 use crate::auth::check::Asked;
 use crate::auth::{Answers, ConsumerHeaders, Question};
@@ -34,7 +33,7 @@ use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
-use crate::upstream::{self, BodyError, Exchange, ForwardError, ForwardFacts, ForwardPolicy, error_chain};
+use crate::upstream::{BodyError, Exchange, ForwardError, ForwardFacts, ForwardPolicy, error_chain};
 use crate::worker_state::Deadline;
 use sluicegate_config::{CorsConfig, ForwardedHeader};
 use sluicegate_wire::{Headers, RequestHead};
@@ -337,16 +336,14 @@ impl RequestContext {
         }
     }
 
-    /// Completes the headers of the response and moves the context into its body, with which it ends.
-    pub fn finish(mut self: Box<Self>, snapshot: &Snapshot, response: upstream::Response) -> Response {
-        let upstream::Response { status, mut headers, body } = response;
+    /// Completes the headers of the response.
+    pub(super) fn complete(&mut self, snapshot: &Snapshot, status: StatusCode, headers: &mut Headers) {
         self.code = status.as_u16();
         let changes = snapshot.answer_headers(self.route);
-        apply(changes, &self.answer_values, &mut headers);
+        apply(changes, &self.answer_values, headers);
         if let Some(cors) = self.cors(snapshot) {
-            respond::share(cors, self.origin.as_deref(), &mut headers);
+            respond::share(cors, self.origin.as_deref(), headers);
         }
-        Response { status, headers, body: ResponseBody::new(body, self) }
     }
 }
 

@@ -8,6 +8,7 @@ use http_body::{Frame, SizeHint};
 
 use super::RequestContext;
 use crate::message;
+use crate::snapshot::Snapshot;
 use crate::upstream::{self, Body, BodyError};
 
 /// A response to a client.
@@ -25,6 +26,15 @@ pub struct Tunnel {
     pub(crate) tunnel: upstream::Tunnel,
     /// Dropping it ends the request.
     pub(crate) context: Box<RequestContext>,
+}
+
+impl RequestContext {
+    /// Completes the headers of the response and moves the context into its body, with which it ends.
+    pub fn finish(mut self: Box<Self>, snapshot: &Snapshot, response: upstream::Response) -> Response {
+        let upstream::Response { status, mut headers, body } = response;
+        self.complete(snapshot, status, &mut headers);
+        Response { status, headers, body: ResponseBody::new(body, self) }
+    }
 }
 
 impl ResponseBody {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::LoadedConfig;
+use super::loaded::LoadedConfig;
 use crate::tls::{ClientRoots, KeyPair, ListenerFiles, PairFile};
 use sluicegate_config::{CertificateConfig, ClientAuthConfig, ListenerConfig, Mistake, Report, TlsConfig};
 

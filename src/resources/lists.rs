@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::LoadedConfig;
+use super::loaded::LoadedConfig;
 use crate::file_watch::Watched;
 use crate::lists::AddressList;
 use sluicegate_config::{Config, FileRef, ListSource, Problem, Report, believes_everybody};

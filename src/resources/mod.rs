@@ -5,54 +5,25 @@
 
 mod listener;
 mod lists;
+mod loaded;
 mod source;
 mod tokens;
 mod upstream;
 
-use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
 use self::lists::{address_lists, warn_of_lists};
 use crate::auth::Consumers;
-use crate::auth::jwt::KeySet;
 use crate::clock::today;
 use crate::file;
 use crate::file_watch::{Source as FileSource, Watched};
-use crate::lists::AddressList;
 use crate::route::warn_of_unreachable;
-use crate::tls::{ListenerFiles, SystemRoots, UpstreamTls};
-use sluicegate_config::{Config, ConsumersConfig, Folder, LimitConfig, ListConfig, Parsed, Report, nearest};
-use sluicegate_limiter::Division;
+use crate::tls::SystemRoots;
+use sluicegate_config::{Config, ConsumersConfig, Folder, LimitConfig, Parsed, Report, nearest};
 
+pub use self::loaded::{LoadedConfig, Resources};
 pub use self::source::{Source, admin_address, consumers_file};
-
-/// A valid configuration with what its files hold.
-#[derive(Clone, Debug)]
-pub struct LoadedConfig {
-    /// What gateway.yaml says.
-    pub config: Arc<Config>,
-    /// What the other files hold.
-    pub resources: Resources,
-    /// The part of each limit that the gateway's region has now, in the order of [`Config::limits`]; empty where the parts
-    /// are those of the file.
-    pub divisions: Vec<Option<Division>>,
-}
-
-/// What the files of a configuration hold.
-#[derive(Clone, Debug, Default)]
-pub struct Resources {
-    /// The known API keys; `None` if any key is accepted.
-    pub consumers: Option<Arc<Consumers>>,
-    /// The lists of addresses, in the order of [`Config::lists`].
-    pub lists: Vec<Arc<AddressList>>,
-    /// The certificates of listeners, in the order of [`Config::listeners`]; `None` for one without TLS.
-    pub listeners: Vec<Option<ListenerFiles>>,
-    /// The keys that tokens are verified with; `None` if they are fetched, or if there are no tokens.
-    pub token_keys: Option<Arc<KeySet>>,
-    /// TLS to upstreams, in the order of [`Config::upstreams`]; `None` for one without.
-    pub upstreams: Vec<Option<UpstreamTls>>,
-}
 
 /// The result of reading a configuration: the configuration, if it is valid, and the report.
 #[derive(Debug)]
@@ -65,32 +36,6 @@ pub struct Loaded {
     pub rendered: String,
     /// The text that was read.
     pub text: String,
-}
-
-impl LoadedConfig {
-    /// The settings of consumers, and the known consumers; `None` if any API key is accepted.
-    pub fn known_consumers(&self) -> Option<(&ConsumersConfig, &Consumers)> {
-        self.config.api_key.consumers.as_ref().zip(self.resources.consumers.as_deref())
-    }
-
-    /// The part of a limit that the gateway's region has now, if there are several regions.
-    pub fn division(&self, limit: usize) -> Option<Division> {
-        self.divisions.get(limit).copied().unwrap_or(self.config.limits[limit].division)
-    }
-
-    /// The lists of addresses with their content.
-    pub fn all_lists(&self) -> impl Iterator<Item = (&ListConfig, &AddressList)> {
-        self.config.lists.iter().zip(self.resources.lists.iter().map(|list| &**list))
-    }
-}
-
-impl Deref for LoadedConfig {
-    type Target = Config;
-
-    #[inline]
-    fn deref(&self) -> &Config {
-        &self.config
-    }
 }
 
 /// Reads a text as if it stood in `file`; other files that it names are looked for in `folder`.

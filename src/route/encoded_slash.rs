@@ -49,11 +49,3 @@ impl RouteTable {
         }
     }
 }
-
-/// The path with slashes in place of encoded ones.
-pub(super) fn without_encoded_slashes(path: &str) -> Cow<'_, str> {
-    match path.contains("%2F") || path.contains("%2f") {
-        true => Cow::Owned(path.replace("%2F", "/").replace("%2f", "/")),
-        false => Cow::Borrowed(path),
-    }
-}

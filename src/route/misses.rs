@@ -1,6 +1,7 @@
 //! Why no route matches a request.
 
-use super::table::{RouteQuery, at_listener, has_headers, has_query, takes_method};
+use super::query::RouteQuery;
+use super::table::{at_listener, has_headers, has_query, takes_method};
 use sluicegate_config::{Match, Params};
 
 /// The parts of a request that a route does not match: one bit for each.

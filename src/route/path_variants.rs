@@ -6,8 +6,6 @@
 
 use std::borrow::Cow;
 
-use super::encoded_slash::without_encoded_slashes;
-
 /// The most rounds of percent-decoding; a path with more is suspicious.
 const MAX_ROUNDS: usize = 4;
 
@@ -189,6 +187,14 @@ fn ascii_like(c: char) -> Option<char> {
 /// Lower case by way of upper case, as case-insensitive servers compare: the long s and the Kelvin sign are letters.
 fn fold_case(c: char) -> impl Iterator<Item = char> {
     c.to_uppercase().flat_map(char::to_lowercase)
+}
+
+/// The path with slashes in place of encoded ones.
+fn without_encoded_slashes(path: &str) -> Cow<'_, str> {
+    match path.contains("%2F") || path.contains("%2f") {
+        true => Cow::Owned(path.replace("%2F", "/").replace("%2f", "/")),
+        false => Cow::Borrowed(path),
+    }
 }
 
 #[cfg(test)]

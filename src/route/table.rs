@@ -1,32 +1,13 @@
 //! The routes of a snapshot, indexed by path and host.
 
-use http::Method;
-
 use smallvec::SmallVec;
 
 use super::hosts::{HostIds, Hosts};
 use super::lax_match::LaxTable;
+use super::query::RouteQuery;
 use super::tree::{FEW, Tree};
 use super::{LaxMatch, preflight};
 use sluicegate_config::{EncodedSlash, Match, Params, PathEnd, PathPattern, RouteConfig, UpstreamConfig};
-use sluicegate_wire::Headers;
-
-/// The parts of a request that routes match.
-#[derive(Clone, Copy, Debug)]
-pub struct RouteQuery<'a> {
-    /// The index of the listener.
-    pub listener: usize,
-    /// Its host, lower case and without port.
-    pub host: &'a str,
-    /// Its method.
-    pub method: &'a Method,
-    /// Its path in normal form.
-    pub path: &'a str,
-    /// Its headers.
-    pub headers: &'a Headers,
-    /// Its query as it was sent, without the question mark; empty if there is none.
-    pub query: &'a str,
-}
 
 /// The routes in the order of the file.
 #[derive(Debug)]

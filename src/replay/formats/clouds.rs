@@ -6,10 +6,10 @@ use sluicegate_limiter::Span;
 use sluicegate_wire::Headers;
 
 use super::durations::Unit;
+use super::line_error::{LineError, bad};
 use super::request::{Format, Request, TimeOf, add_header, head, request_line};
 use super::texts::{Field, address, fields, unescaped};
 use super::times::{is_date, of_text};
-use super::{LineError, bad};
 
 /// `TYPE TIME NAME CLIENT:PORT TARGET:PORT 0.000 0.001 0.000 STATUS STATUS RECEIVED SENT "METHOD URL VERSION" "AGENT" …`. The
 /// time is that of the end; the time of the arrival stands further behind.

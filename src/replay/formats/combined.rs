@@ -3,10 +3,11 @@
 use sluicegate_limiter::Span;
 use sluicegate_wire::Headers;
 
+use super::LineParser;
 use super::durations::{DurationField, Unit, in_field, is_unknown_number};
+use super::line_error::{LineError, bad};
 use super::request::{Format, Request, TimeOf, add_header, head, request_line};
 use super::texts::{Field, address, fields, leading_number, quoted, unescaped};
-use super::{LineError, LineParser, bad};
 
 /// What follows the user agent.
 struct Behind {

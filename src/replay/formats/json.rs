@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 use sluicegate_wire::Headers;
 
 use super::durations::Unit;
+use super::line_error::{LineError, bad};
 use super::members::{Members, recognized, unknown};
 use super::request::{Format, Request, TimeOf, head};
 use super::texts::address;
 use super::times::of_text;
-use super::{LineError, bad};
 use crate::auth::LogIdentity;
 
 #[derive(Deserialize)]

@@ -7,10 +7,10 @@ use serde_json::Value;
 use sluicegate_wire::Headers;
 
 use super::durations::Unit;
+use super::line_error::{LineError, bad};
 use super::request::{Format, Request, TimeOf, add_header, head, request_line};
 use super::texts::address;
 use super::times::of_text;
-use super::{LineError, bad};
 use crate::auth::LogIdentity;
 
 /// The names of our members, as `--map` takes them.

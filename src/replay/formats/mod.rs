@@ -13,6 +13,7 @@ mod clouds;
 mod combined;
 mod durations;
 mod json;
+mod line_error;
 mod members;
 mod proxies;
 mod request;
@@ -29,20 +30,13 @@ use http::{HeaderValue, Version, header};
 use sluicegate_limiter::Time;
 
 pub use self::durations::{DurationField, Unit};
+pub use self::line_error::LineError;
+use self::line_error::bad;
 pub use self::members::Members;
 pub use self::request::{Format, Request, TimeOf};
 
 /// The most wrappers around a line, and the line itself: docker's logs can be those of syslog, and so on.
 const MOST_WRAPPERS: u32 = 4;
-
-/// Why a line cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct LineError(pub(crate) String);
-
-fn bad<T>(what: impl Into<String>) -> Result<T, LineError> {
-    Err(LineError(what.into()))
-}
 
 /// What is known of the logs beside their lines.
 #[derive(Clone, Debug, Default)]

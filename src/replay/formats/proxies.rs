@@ -3,10 +3,10 @@
 use sluicegate_wire::Headers;
 
 use super::durations::Unit;
+use super::line_error::{LineError, bad};
 use super::request::{Format, Request, TimeOf, add_header, head, request_line};
 use super::texts::{Field, address, fields, quoted, unescaped};
 use super::times::{of_haproxy, of_text};
-use super::{LineError, bad};
 
 fn number(field: Option<&Field<'_>>) -> Option<u64> {
     field?.text.parse().ok()

@@ -8,7 +8,7 @@ use sluicegate_wire::headers::is_value;
 use sluicegate_wire::{Headers, RequestHead, RequestTarget};
 
 use super::durations::Unit;
-use super::{LineError, bad};
+use super::line_error::{LineError, bad};
 use crate::auth::LogIdentity;
 use crate::named_enum::named_enum;
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::LineError;
+use super::line_error::LineError;
 
 /// A field of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use sluicegate_limiter::Time;
 
-use super::{LineError, bad};
+use super::line_error::{LineError, bad};
 
 /// Whether a word begins like `2026-11-27T06:00:00`.
 pub(super) fn is_date(word: &str) -> bool {

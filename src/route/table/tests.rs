@@ -1,5 +1,7 @@
 //! The routes that are found, against a look at all of them.
 
+use http::Method;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
