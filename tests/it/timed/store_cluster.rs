@@ -60,6 +60,59 @@ fn a_refusal_is_given_back_across_nodes() {
     }
 }
 
+/// A limit with a slower lane refuses before the nodes of the others are asked: the request waits in the lane all the same.
+#[test]
+fn a_slower_lane_has_room_across_nodes() {
+    let cluster = Cluster::start();
+    let limits = "  narrow: {key: api_key, rate: 1/366d, penalty: {rate: 100/s, waiters: 30}}\n  \
+                  wide: {key: global, rate: 1000/366d}";
+    for (index, order) in ["narrow, wide", "wide, narrow"].into_iter().enumerate() {
+        let text = cluster.store().replace("timeout:", &format!("prefix: sluicegate{index}, timeout:"));
+        let fleet = Fleet::start(2, &(text + &route(order, limits)));
+        for key in 0..6 {
+            assert_eq!(fleet.in_turn(8, &format!("key-{key}")), [200; 8], "{order}: key-{key}");
+        }
+        until("each is charged once", || (fleet[0].remaining("wide", "any") == 952).then_some(()));
+    }
+}
+
+/// Whatever a limit on another node counts with, a refusal costs it nothing, and an admitted request is charged once.
+#[test]
+fn every_kind_of_limit_is_exact_across_nodes() {
+    let cluster = Cluster::start();
+    let kinds = [
+        ("bucket", "rate: 1000/366d", 1),
+        ("window", "algorithm: fixed_window, rate: 1000/366d", 1),
+        ("slices", "algorithm: sliding_window, rate: 1000/366d", 1),
+        ("log", "algorithm: sliding_log, rate: 1000/366d", 1),
+        ("places", "algorithm: concurrency, max: 1000", 0),
+        ("leased", "rate: 1000/366d, sync: leased", 1),
+        ("late", "rate: 1000/366d, cost: {request: 1, status: [200], reserve: 3}", 1),
+        ("fair", "rate: 1000/366d, fair: {by: 'header:x-tenant'}", 1),
+        ("shadow", "rate: 1000/366d, mode: shadow", 1),
+        ("banning", "rate: 1000/366d, ban: {after: 3, within: 1h, for: 1h}", 1),
+    ];
+    for (kind, text, cost) in kinds {
+        for order in ["narrow, other, third", "third, other, narrow"] {
+            let limits = format!(
+                "  narrow: {{key: api_key, rate: 3/366d}}\n  third: {{key: api_key, rate: 1000/366d}}\n  \
+                 other: {{key: global, {text}}}"
+            );
+            let prefix = format!("prefix: {kind}{}, timeout:", order.replace(", ", "-"));
+            let store = cluster.store().replace("timeout:", &prefix);
+            let fleet = Fleet::start(2, &(store + &route(order, &limits)));
+            for key in ["a", "b", "c"] {
+                assert_eq!(fleet.in_turn(6, key), [200, 200, 200, 429, 429, 429], "{kind}: {order}: {key}");
+                let left = within(deadline(), || (fleet[1].remaining("third", key) == 997).then_some(()));
+                assert!(left.is_some(), "{kind}: {order}: {key}: {}", fleet[1].remaining("third", key));
+            }
+            let left = || fleet[0].remaining("other", "any");
+            let exact = within(deadline(), || (left() == 1_000 - 9 * cost).then_some(()));
+            assert!(exact.is_some(), "{kind}: {order}: {} are left", left());
+        }
+    }
+}
+
 /// Slots move to other nodes under load: no request fails, and none is lost or counted twice.
 #[test]
 fn slots_move_under_load() {
