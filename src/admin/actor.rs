@@ -1,7 +1,5 @@
 //! Who asks, and what their token allows.
 
-use std::net::IpAddr;
-
 use http::{HeaderValue, Request, StatusCode, header};
 use hyper::body::Incoming;
 
@@ -12,14 +10,6 @@ use sluicegate_config::{AdminConfig, Role};
 const SCHEME: &[u8] = b"Bearer ";
 /// The name of whoever has `admin.token`.
 const ADMIN: &str = "admin";
-
-/// Who asks for a change.
-pub(super) struct Asking {
-    /// The name of their token.
-    pub(super) actor: String,
-    /// Their address.
-    pub(super) peer: IpAddr,
-}
 
 impl Admin {
     /// The name of whoever sent a request that `role` is needed for. Each token is compared in a time that does not tell how

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Admin;
-use super::actor::Asking;
+use super::asking::Asking;
 use crate::snapshot::Snapshot;
 use crate::upstream::AdminState;
 use sluicegate_config::LogFormat;

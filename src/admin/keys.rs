@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use sluicegate_limiter::{Span, Usage};
 
-use super::actor::Asking;
+use super::asking::Asking;
 use super::{Admin, Answer, problem, reply};
 use crate::found_keys::{KeyFinder, NotFound};
 use crate::keys::{Fingerprint, KeyText, parts_of};

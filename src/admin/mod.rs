@@ -1,6 +1,7 @@
 //! The API for operators: state, metrics, reload, pardon. On an address of its own.
 
 mod actor;
+mod asking;
 mod audit;
 mod body;
 mod config_dump;
@@ -39,7 +40,7 @@ use crate::metrics;
 use crate::process_state::ProcessState;
 use sluicegate_config::Role;
 
-use self::actor::Asking;
+use self::asking::Asking;
 pub use self::config_dump::config as effective_config;
 pub use self::scrape::otlp as otlp_metrics;
 

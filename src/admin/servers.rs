@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::actor::Asking;
+use super::asking::Asking;
 use super::body::body;
 use super::{Admin, Answer, not_with_that_method, problem, reply};
 use crate::upstream::{AdminState, UpstreamState};

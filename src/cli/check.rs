@@ -4,7 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::admin_client::{AdminClient, AdminOptions};
-use super::{ConfigFile, ConfigOption, INVALID, fail, say};
+use super::options::{ConfigFile, ConfigOption};
+use super::output::{INVALID, fail, say};
 use crate::access_log::try_log;
 use crate::diff::Diff;
 use crate::limit::{Counted, Counting, counting};
@@ -98,7 +99,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let counted = loaded.config.as_ref().map(counted).unwrap_or_default();
     let region =
         loaded.config.as_ref().and_then(|config| config.regions.as_ref()).map(region).unwrap_or_default();
-    super::print_and_exit(&format!("{region}{counted}{summary}\n"))
+    super::output::print_and_exit(&format!("{region}{counted}{summary}\n"))
 }
 
 /// Why the access log cannot be written, on which `run` would fail. No file is made.

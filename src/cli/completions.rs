@@ -18,5 +18,5 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, command: &mut clap::Command) -> ExitCode {
     let mut script = Vec::new();
     generate(args.shell, command, "sluicegate", &mut script);
-    super::print_and_exit(&String::from_utf8_lossy(&script))
+    super::output::print_and_exit(&String::from_utf8_lossy(&script))
 }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::{ConfigOption, FAILED, INVALID, fail, print_and_exit, say};
+use super::options::ConfigOption;
+use super::output::{FAILED, INVALID, fail, print_and_exit, say};
 use crate::auth::edit::{self, EditError};
 use crate::resources;
 

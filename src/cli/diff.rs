@@ -6,7 +6,7 @@ use clap::ValueHint;
 use serde_json::Value;
 use sluicegate_limiter::Time;
 
-use super::{FAILED, INVALID, fail, print, say};
+use super::output::{FAILED, INVALID, fail, print, say};
 use crate::admin::effective_config;
 use crate::diff::Diff;
 use crate::resources::Source;

@@ -8,7 +8,8 @@ use sluicegate_config::percent_encode;
 use sluicegate_limiter::Time;
 
 use super::admin_client::{AdminClient, AdminOptions};
-use super::{ConfigOption, FAILED, INVALID, fail, print_and_exit, say};
+use super::options::ConfigOption;
+use super::output::{FAILED, INVALID, fail, print_and_exit, say};
 use crate::clock::Clock;
 use crate::explain::{Explanation, Question};
 use crate::snapshot::SnapshotBuilder;

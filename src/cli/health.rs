@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::admin_client::address;
-use super::{INVALID, fail, print_and_exit};
+use super::output::{INVALID, fail, print_and_exit};
 use crate::resources::Source;
 
 #[derive(clap::Args)]

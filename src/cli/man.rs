@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Command, ValueHint};
 use clap_mangen::{Man, generate_to};
 
-use super::{FAILED, fail, print_and_exit};
+use super::output::{FAILED, fail, print_and_exit};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  sluicegate man | man -l -\n  \

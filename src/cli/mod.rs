@@ -8,6 +8,8 @@ mod diff;
 mod explain;
 mod health;
 mod man;
+mod options;
+mod output;
 mod replay;
 mod rules;
 mod run;
@@ -15,17 +17,11 @@ mod schema;
 mod size;
 mod top;
 
+use self::output::{INVALID, fail};
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand, ValueHint};
-
-use crate::resources::Source;
-
-/// Exit codes: 0 success, 1 invalid configuration, input or arguments, 2 failure of the system.
-const INVALID: u8 = 1;
-const FAILED: u8 = 2;
+use clap::{CommandFactory, Parser, Subcommand};
 
 #[derive(Parser)]
 #[command(
@@ -82,29 +78,6 @@ enum Command {
     Man(man::Args),
 }
 
-/// The configuration as an option, for commands with other positional arguments.
-#[derive(clap::Args)]
-struct ConfigOption {
-    /// The configuration; - for standard input
-    #[arg(short, long, value_name = "FILE", default_value = "gateway.yaml", value_hint = ValueHint::FilePath)]
-    config: Source,
-}
-
-/// The configuration as a positional argument.
-#[derive(clap::Args)]
-struct ConfigFile {
-    /// The configuration; - for standard input [default: gateway.yaml]
-    #[arg(value_name = "FILE", conflicts_with = "config", value_hint = ValueHint::FilePath)]
-    file: Option<Source>,
-}
-
-impl ConfigFile {
-    /// The positional argument, or else the option.
-    fn or<'a>(&'a self, option: &'a ConfigOption) -> &'a Source {
-        self.file.as_ref().unwrap_or(&option.config)
-    }
-}
-
 /// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -155,33 +128,6 @@ fn foreign_command(arguments: impl Iterator<Item = OsString>) -> Option<String> 
             Some("sluicegate health, sluicegate top, or `curl http://ADMIN/status`".to_owned())
         }
         _ => None,
-    }
-}
-
-fn fail(code: u8, message: impl std::fmt::Display) -> ExitCode {
-    say(format_args!("sluicegate: {message}\n"));
-    ExitCode::from(code)
-}
-
-/// Writes to standard error. Errors are ignored: the exit code says the same.
-fn say(text: impl std::fmt::Display) {
-    let _ = write!(io::stderr().lock(), "{text}");
-}
-
-/// Writes to standard output. It is no error if the reader has closed it.
-fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
-    }
-}
-
-/// Writes the output of a command and returns its exit code.
-fn print_and_exit(text: &str) -> ExitCode {
-    match print(text) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(FAILED, format!("cannot write: {error}")),
     }
 }
 

@@ -19,7 +19,8 @@ use sluicegate_limiter::{Span, Time};
 
 use self::logs::{End, STDIN};
 use self::report::{Totals, escaped, of_unmatched};
-use super::{ConfigOption, FAILED, INVALID, fail, print, say};
+use super::options::ConfigOption;
+use super::output::{FAILED, INVALID, fail, print, say};
 use crate::access_log::Outcome;
 use crate::replay::{
     Against, ArrivalSettings, Arrivals, DurationField, Input, Item, Known, Members, Replay, Request, Row,

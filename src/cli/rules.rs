@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use sluicegate_config::percent_encode;
 
 use super::admin_client::{AdminClient, AdminOptions, Reply};
-use super::{FAILED, INVALID, fail, print, print_and_exit, say};
+use super::output::{FAILED, INVALID, fail, print, print_and_exit, say};
 
 #[derive(clap::Subcommand)]
 #[command(
@@ -189,12 +189,12 @@ pub(super) fn run(command: &Command) -> ExitCode {
             Ok(print_and_exit(&reply.success()?))
         }
         Command::Rm { id, if_match, dry_run, .. } => {
-            let path = dry(&format!("/rules/{}", percent_encode(id)), *dry_run);
+            let path = import::dry(&format!("/rules/{}", percent_encode(id)), *dry_run);
             let reply = client.send("DELETE", &path, condition(*if_match).as_deref(), "")?;
             Ok(print_and_exit(&reply.success()?))
         }
         Command::Patch { id, fields, if_match, dry_run, .. } => {
-            let path = dry(&format!("/rules/{}", percent_encode(id)), *dry_run);
+            let path = import::dry(&format!("/rules/{}", percent_encode(id)), *dry_run);
             let reply = client.send("PATCH", &path, condition(*if_match).as_deref(), fields)?;
             Ok(print_and_exit(&reply.success()?))
         }
@@ -234,7 +234,7 @@ fn set(client: &mut AdminClient, set: &SetArgs) -> Result<ExitCode, String> {
     rule.insert("priority".to_owned(), json!(set.priority));
     rule.insert("note".to_owned(), json!(set.note));
     let condition = condition(set.if_match);
-    let path = dry(&format!("/rules/{}", percent_encode(&set.id)), set.dry_run);
+    let path = import::dry(&format!("/rules/{}", percent_encode(&set.id)), set.dry_run);
     let reply = client.send("PUT", &path, condition.as_deref(), &Value::Object(rule).to_string())?;
     Ok(print_and_exit(&reply.success()?))
 }
@@ -336,10 +336,6 @@ fn watch(client: &mut AdminClient, since: Option<u64>) -> Result<ExitCode, Strin
 
 fn printed(text: &str) -> Result<(), String> {
     print(text).map_err(|error| format!("cannot write: {error}"))
-}
-
-fn dry(path: &str, dry_run: bool) -> String {
-    if dry_run { format!("{path}?dry_run=1") } else { path.to_owned() }
 }
 
 impl Reply {

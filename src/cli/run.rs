@@ -13,7 +13,9 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::{ConfigFile, ConfigOption, FAILED, INVALID, check, fail};
+use super::check;
+use super::options::{ConfigFile, ConfigOption};
+use super::output::{FAILED, INVALID, fail};
 use crate::process_log::ProcessLog;
 use crate::resources::Source;
 use crate::runtime::{self, StartError};

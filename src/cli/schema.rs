@@ -6,5 +6,5 @@ use std::process::ExitCode;
 const SCHEMA: &str = include_str!("../../gateway.schema.json");
 
 pub(super) fn run() -> ExitCode {
-    super::print_and_exit(SCHEMA)
+    super::output::print_and_exit(SCHEMA)
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use sluicegate_config::{Mistake, grouped, parse_count, parse_rate};
 use sluicegate_limiter::Rate;
 
-use super::{INVALID, fail, print_and_exit};
+use super::output::{INVALID, fail, print_and_exit};
 use crate::sizing::{Demand, Figures, Layout, Need, Traffic, admitted, size};
 
 #[derive(clap::Args)]

@@ -1,5 +1,6 @@
 //! `sluicegate top`
 
+mod look;
 mod screen;
 
 use std::process::ExitCode;
@@ -8,8 +9,9 @@ use std::time::Duration;
 use serde_json::Value;
 use sluicegate_config::percent_encode;
 
+use self::look::{Look, rows};
 use super::admin_client::{AdminClient, AdminOptions};
-use super::{INVALID, fail, print_and_exit};
+use super::output::{FAILED, INVALID, fail, print_and_exit};
 
 #[derive(clap::Args)]
 #[command(
@@ -46,14 +48,6 @@ pub(super) struct Args {
     every: u64,
 }
 
-/// What a gateway has told.
-struct Look {
-    /// The last two minutes at least: `GET /live`.
-    live: Value,
-    /// The keys of each limit: `GET /limits/{limit}/top`.
-    tops: Vec<Value>,
-}
-
 pub(super) fn run(args: &Args) -> ExitCode {
     let mut client = match AdminClient::new(&args.admin) {
         Ok(client) => client,
@@ -70,9 +64,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let again = |by: &str, since| look(&mut client, args, by, since);
     match screen::show(first, &args.by, Duration::from_secs(args.every), again) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            fail(super::FAILED, format!("cannot use the terminal: {error}; without one, use --once"))
-        }
+        Err(error) => fail(FAILED, format!("cannot use the terminal: {error}; without one, use --once")),
     }
 }
 
@@ -103,19 +95,4 @@ fn table(top: &Value) -> String {
         out += &format!("{count:>16}  {key}\n");
     }
     out
-}
-
-/// The counts and keys of a limit, as they are shown.
-fn rows(top: &Value) -> impl Iterator<Item = (String, String)> + '_ {
-    top["keys"].as_array().into_iter().flatten().map(|one| {
-        let count = one["count"].as_u64().unwrap_or_default();
-        let count = match one["error"].as_u64().unwrap_or_default() {
-            0 => count.to_string(),
-            error => format!("{count} ±{error}"),
-        };
-        let owner = one["consumer"].as_str().map_or_else(String::new, |owner| format!(" ({owner})"));
-        let key = format!("{}{owner}", one["key"].as_str().unwrap_or("(no key)"));
-        // Keys are chosen by clients: nothing of them may control the terminal.
-        (count, key.chars().flat_map(char::escape_debug).collect())
-    })
 }

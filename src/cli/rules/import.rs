@@ -7,9 +7,8 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{dry, print_and_exit};
 use crate::cli::admin_client::AdminClient;
-use crate::cli::{INVALID, fail};
+use crate::cli::output::{INVALID, fail, print_and_exit};
 
 /// Sends a file, in one batch or in several of `batch` lines each.
 pub(super) fn import(
@@ -62,4 +61,9 @@ pub(super) fn import(
     progress.finish_and_clear();
     let verb = if dry_run { "would be changed; nothing was written" } else { "changed" };
     Ok(print_and_exit(&format!("{changed} rules {verb}\n")))
+}
+
+/// The path of a change, which with `dry_run` is only validated.
+pub(super) fn dry(path: &str, dry_run: bool) -> String {
+    if dry_run { format!("{path}?dry_run=1") } else { path.to_owned() }
 }

@@ -11,7 +11,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Cell, Row, Sparkline, Table};
 use serde_json::Value;
 
-use super::{Look, rows};
+use super::look::{Look, rows};
 
 /// The seconds that the screen shows.
 const SHOWN: u64 = 120;
