@@ -94,7 +94,7 @@ pub fn keys(data: &[u8]) {
         );
         let found = found.map(|found| {
             assert!(found.selected.len() + found.skipped.len() >= found.route.limits.len());
-            found.asks.iter().map(|ask| ask.key).collect::<Vec<_>>()
+            found.selected.iter().map(|one| one.ask.key).collect::<Vec<_>>()
         });
         found.map_err(|stop| match stop {
             EarlyExit::Rejected(why) => Some(why),

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sluicegate_counters::{KeyState, RemoteBan, RemoteState};
-use sluicegate_limiter::{Refusal, Span, Time, Usage};
+use sluicegate_limiter::{Refusal, Span, Usage};
 
-use crate::keys::{Fingerprint, KeyText};
-use crate::limit::SelectedLimit;
+use crate::limit::{Ask, SelectedLimit};
 use crate::limit_outcome::LimitOutcome;
-use crate::request::verdict::{Evaluated, Matched, SkipReason};
+use crate::request::verdict::{Evaluated, SkipReason};
 use crate::rules::KeyQuestion;
 use crate::snapshot::Snapshot;
 
@@ -84,11 +83,11 @@ impl Snapshot {
         evaluated: Evaluated<'_, '_>,
         states: &[Option<(RemoteState, Option<RemoteBan>)>],
     ) -> Vec<ExplainedLimit> {
-        let Evaluated { matched: Matched { selected, asks, skipped, .. }, decision, .. } = evaluated;
         let shown = self.shown_keys();
         let mut all = Vec::new();
-        for (at, (one, verdict)) in selected.iter().zip(&decision.verdicts).enumerate() {
-            let ask = &asks[at];
+        for (at, decided) in evaluated.decided().iter().enumerate() {
+            let one = decided.selected;
+            let ask = &one.ask;
             let usage = match states.get(at).and_then(Option::as_ref) {
                 Some((state, _)) => state.usage(ask.at),
                 None => {
@@ -96,24 +95,24 @@ impl Snapshot {
                     known.unwrap_or_else(|| ask.limit.fresh(ask.at))
                 }
             };
-            let text = (ask.key != one.limit.missing).then(|| shown.text(&ask.text)).flatten();
+            let text = (!one.lacks_key()).then(|| shown.text(&ask.text)).flatten();
             let mut limit = ExplainedLimit {
                 name: one.limit.config.name.clone(),
                 key: text,
-                rule: self.rule_of(one, ask.key, &ask.text, ask.now).await,
+                rule: self.rule_of(one).await,
                 cost: Some(ask.cost),
                 ..ExplainedLimit::default()
             };
             limit.set_usage(usage);
-            limit.set_answer(verdict.answer, (one.limit.enforces(), one.candidate));
-            if ask.key == one.limit.missing {
+            limit.set_answer(decided.verdict.answer, (one.limit.enforces(), one.candidate));
+            if one.lacks_key() {
                 limit.why =
                     limit.why.or(Some("the request lacks the key: all such requests share one".to_owned()));
             }
             all.push(limit);
         }
         all.sort_by_key(|limit| limit.candidate); // behind those that decide
-        for (index, reason) in skipped {
+        for (index, reason) in &evaluated.matched.skipped {
             let (outcome, why) = match reason {
                 SkipReason::Exempt => (LimitOutcome::Exempt, "the client, its plan or its key is exempt"),
                 SkipReason::NoKey => {
@@ -135,20 +134,15 @@ impl Snapshot {
     }
 
     /// The id of the rule that changes a limit for a key, if there is one and the rules can be read.
-    async fn rule_of(
-        &self,
-        one: &SelectedLimit<'_>,
-        key: Fingerprint,
-        text: &KeyText,
-        now: Time,
-    ) -> Option<String> {
+    async fn rule_of(&self, one: &SelectedLimit<'_>) -> Option<String> {
+        let Ask { key, text, now, .. } = &one.ask;
         let in_force = self.rules.as_ref().filter(|_| !one.candidate && !text.is_empty())?;
         let limit = &in_force.limits[one.index];
         if !limit.is_active() {
             return None;
         }
-        let rules = Arc::clone(&in_force.rules);
-        let question = KeyQuestion { limit: Arc::clone(limit), key, text: text.clone() };
+        let (rules, now) = (Arc::clone(&in_force.rules), *now);
+        let question = KeyQuestion { limit: Arc::clone(limit), key: *key, text: text.clone() };
         let read = crate::boxed_future::spawn_blocking(move || rules.rule_of(&question, now)).await;
         read.ok()?.ok()?
     }

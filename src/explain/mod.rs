@@ -13,7 +13,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sluicegate_counters::{RemoteBan, RemoteState, preview};
@@ -34,7 +33,7 @@ use crate::request::early_exit::EarlyExit;
 use crate::request::early_reject::{EarlyReject, response};
 use crate::request::pipeline::match_answered;
 use crate::request::verdict::{Evaluated, Matched, Origin};
-use crate::respond::{RateLimitHeaders, refusal, reported_verdict, unavailable};
+use crate::respond::{RateLimitHeaders, refusal, unavailable};
 use crate::route::{Misses, RouteQuery, host};
 use crate::shown_key::ShownKeys;
 use crate::snapshot::{Snapshot, Target};
@@ -174,24 +173,20 @@ impl Snapshot {
                 Err(EarlyExit::Rejected(reject)) => return self.rejected(explanation, &reject, parts),
             }
         };
-        let told = self.told(&mut matched.asks, live).await;
+        let told = self.told(&mut matched.asks_mut(), live).await;
         explanation.route = Some(matched.route.name.clone());
         explanation.consumer = matched.identity.consumer().map(str::to_owned);
         explanation.plan = matched.identity.plan().map(str::to_owned);
         let unavailable = told.iter().any(|told| matches!(told, Told::Away));
         let states: Vec<_> = told.into_iter().map(Told::state).collect();
-        let mut decision = preview(&matched.asks, &states);
-        preview_shares(&matched.asks, &matched.fair, now, &mut decision);
-        let decision = match SlowerLane::after(decision, &matched.selected, &matched.asks) {
+        let mut decision = preview(&matched.selected, &states);
+        preview_shares(&matched.selected, now, &mut decision);
+        let decision = match SlowerLane::after(decision, &matched.selected) {
             Err(decision) => *decision,
             Ok(lane) => {
-                let mut states = states.clone();
-                for (state, (asked, ask)) in states.iter_mut().zip(lane.asks.iter().zip(&matched.asks)) {
-                    if !Arc::ptr_eq(asked.limit, ask.limit) {
-                        *state = None; // of the lane, only what this process knows
-                    }
-                }
-                let decision = preview(&lane.asks, &states);
+                // Of the lane, only what this process knows.
+                let known = lane.asks.iter().map(|one| states[one.at].clone().filter(|_| !one.is_lane));
+                let decision = preview(&lane.asks, &known.collect::<Vec<_>>());
                 lane.decided(decision)
             }
         };
@@ -201,7 +196,7 @@ impl Snapshot {
     }
 
     /// What the store says of the limits that it counts. Their asks get the time of the store.
-    async fn told(&self, asks: &mut [Ask<'_>], live: Option<&Live>) -> Vec<Told> {
+    async fn told(&self, asks: &mut [&mut Ask<'_>], live: Option<&Live>) -> Vec<Told> {
         let mut all = Vec::with_capacity(asks.len());
         for ask in asks {
             let store = live.and_then(|live| live.store.as_ref()).filter(|_| ask.limit.shared.is_some());
@@ -279,7 +274,7 @@ impl Snapshot {
         unavailable_store: bool,
         parts: &RequestHead,
     ) {
-        let Evaluated { matched: Matched { selected, route, .. }, decision, .. } = evaluated;
+        let (Matched { route, .. }, decided) = (evaluated.matched, evaluated.decided());
         let id = RequestId::of(0);
         let mut set = |outcome: Outcome, reason: Option<RefusalReason>| {
             explanation.outcome = outcome.name().to_owned();
@@ -295,12 +290,12 @@ impl Snapshot {
             explanation.set_answer(&unavailable(parts, &id));
             return;
         }
-        let reported = reported_verdict(selected, decision);
-        let limit = reported.map(|at| selected[at].limit.config.name.clone());
-        if !decision.admitted {
+        let reported = decided.reported().map(|at| decided.at(at));
+        let limit = reported.map(|one| one.selected.limit.config.name.clone());
+        if !evaluated.decision().admitted {
             let mut reason = None;
             let answer =
-                refusal(parts, evaluated.results(), route.reject.as_ref(), &id, |why| reason = Some(why));
+                refusal(parts, evaluated.results, route.reject.as_ref(), &id, |why| reason = Some(why));
             set(Outcome::Refused, reason);
             explanation.limit = limit;
             explanation.set_answer(&answer);
@@ -328,7 +323,7 @@ impl Snapshot {
                 Headers::new()
             }
         };
-        if let Some(limits) = RateLimitHeaders::new(evaluated.results()) {
+        if let Some(limits) = RateLimitHeaders::new(evaluated.results) {
             limits.write(http::StatusCode::OK, &mut headers);
         }
         explanation.set_headers(&headers);

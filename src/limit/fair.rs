@@ -9,13 +9,11 @@ use sluicegate_fair_shares::{Answer, Consumer, Cost, Reserved};
 use sluicegate_limiter::{Quota, Refusal, Span, Time};
 use smallvec::SmallVec;
 
-use super::shared;
+use super::{SelectedLimit, shared};
 use crate::fair_shares::FairShares;
 
 /// The question of a request to the shares of one of its limits.
 pub struct FairAsk<'s> {
-    /// The index of the limit's ask.
-    pub at: usize,
     /// The shares of that limit.
     pub shares: &'s Arc<FairShares>,
     /// Who asks.
@@ -26,12 +24,21 @@ pub struct FairAsk<'s> {
 
 /// What the shares say of a request. Dropping it gives back what was taken from them, unless the request is admitted: the client may
 /// leave while a store is asked.
-struct Answers<'a, 's> {
-    fair: &'a [FairAsk<'s>],
-    answers: SmallVec<[(Answer, Option<Reserved>); 1]>,
-    /// The asks that their shares refuse, with the time to wait.
-    refused: SmallVec<[(usize, Span); 1]>,
+struct Answers<'m, 's> {
+    answers: SmallVec<[ShareAnswer<'m, 's>; 1]>,
     admitted: bool,
+}
+
+/// What the shares of one limit say.
+struct ShareAnswer<'m, 's> {
+    /// The index of the limit among those of the request.
+    at: usize,
+    ask: &'m Ask<'s>,
+    shares: &'s Arc<FairShares>,
+    answer: Answer,
+    reserved: Option<Reserved>,
+    /// The time to wait, if the shares refuse the request.
+    refused: Option<Span>,
 }
 
 /// What a request takes of the share of its consumer, until its cost is known.
@@ -62,46 +69,50 @@ pub fn capacity(quota: &Quota) -> u64 {
 }
 
 /// Decides by the counters in this process, and by fair shares. With `queue` as in [`decide`].
-pub fn decide_fairly(asks: &[Ask<'_>], fair: &[FairAsk<'_>], now: Time, queue: bool) -> Decision {
-    let answers = match Answers::of(asks, fair, now, None) {
+pub fn decide_fairly(selected: &[SelectedLimit<'_>], now: Time, queue: bool) -> Decision {
+    let answers = match Answers::of(selected, now, None) {
         Ok(answers) => answers,
         Err(refusal) => return *refusal,
     };
-    let decision = match answers.refused.is_empty() {
-        true => decide(asks, queue),
-        false => decide(&answers.kept(asks), queue),
-    };
-    answers.finish(asks, decision)
+    let decision = decide(&answers.kept(selected), queue);
+    answers.finish(selected, decision)
 }
 
 /// The same if a store counts some of the limits.
 pub async fn decide_fairly_in_store(
     store: &Rc<Store>,
-    asks: &[Ask<'_>],
-    fair: &[FairAsk<'_>],
+    selected: &[SelectedLimit<'_>],
     now: Time,
 ) -> Decision {
-    let answers = match Answers::of(asks, fair, now, Some(store)) {
+    let answers = match Answers::of(selected, now, Some(store)) {
         Ok(answers) => answers,
         Err(refusal) => return *refusal,
     };
-    let mut kept = answers.kept(asks);
+    let mut kept: SmallVec<[Ask<'_>; 2]> = answers.kept(selected).into_iter().cloned().collect();
+    let mut kept: SmallVec<[&mut Ask<'_>; 2]> = kept.iter_mut().collect();
     let decision = shared::decide(store, &mut kept, now).await;
-    answers.finish(asks, decision)
+    answers.finish(selected, decision)
 }
 
 /// Adds to a preview of a decision what fair shares would say.
-pub fn preview_shares(asks: &[Ask<'_>], fair: &[FairAsk<'_>], now: Time, decision: &mut Decision) {
-    for one in fair {
-        let ask = &asks[one.at];
-        let answer = one.shares.shares().preview(now, one.consumer, cost(ask));
-        let verdict = &mut decision.verdicts[one.at];
+pub fn preview_shares(selected: &[SelectedLimit<'_>], now: Time, decision: &mut Decision) {
+    for (at, ask, fair) in divided(selected) {
+        let answer = fair.shares.shares().preview(now, fair.consumer, cost(ask));
+        let verdict = &mut decision.verdicts[at];
         let left = answer.left(ask.limit.quota.capacity());
         if verdict.answer.is_ok() && verdict.usage.remaining < left {
             refuse(verdict, wait(answer));
             decision.admitted &= !ask.limit.enforced;
         }
     }
+}
+
+/// The limits with fair shares, with their index.
+fn divided<'m, 's>(
+    selected: &'m [SelectedLimit<'s>],
+) -> impl Iterator<Item = (usize, &'m Ask<'s>, &'m FairAsk<'s>)> {
+    let all = selected.iter().enumerate();
+    all.filter_map(|(at, selected)| Some((at, &selected.ask, selected.fair.as_deref()?)))
 }
 
 /// The time after which a consumer that was refused may try again.
@@ -117,78 +128,80 @@ fn refuse(verdict: &mut Verdict, wait: Span) {
     (verdict.usage.remaining, verdict.usage.reset) = (0, wait);
 }
 
-impl<'a, 's> Answers<'a, 's> {
+impl<'m, 's> Answers<'m, 's> {
     /// Asks the shares.
     ///
     /// # Errors
     /// The decision, if one of them refuses the request.
     fn of(
-        asks: &[Ask<'_>],
-        fair: &'a [FairAsk<'s>],
+        selected: &'m [SelectedLimit<'s>],
         now: Time,
         store: Option<&Store>,
     ) -> Result<Self, Box<Decision>> {
-        let mut all = Self { fair, answers: SmallVec::new(), refused: SmallVec::new(), admitted: false };
-        for one in fair {
-            let ask = &asks[one.at];
-            let name = || shared_hash(&one.text);
+        let mut all = Self { answers: SmallVec::new(), admitted: false };
+        for (at, ask, fair) in divided(selected) {
+            let name = || shared_hash(&fair.text);
             let rate = capacity(&ask.limit.quota);
             let (answer, reserved) = {
-                let mut shares = one.shares.shares();
-                let answer = shares.ask(now, rate, one.consumer, cost(ask), name);
+                let mut shares = fair.shares.shares();
+                let answer = shares.ask(now, rate, fair.consumer, cost(ask), name);
                 let late = ask.limit.late_cost().is_some();
-                let reserved = late.then(|| shares.reserved(one.consumer, ask.cost, &answer));
+                let reserved = late.then(|| shares.reserved(fair.consumer, ask.cost, &answer));
                 (answer, reserved)
             };
             let left = answer.left(ask.limit.quota.capacity());
-            let usage = || ask.limit.usage(ask.key, at(ask, store, now));
+            let usage = || ask.limit.usage(ask.key, time_of(ask, store, now));
             let is_refused =
                 left > 0 && usage().is_some_and(|usage| usage.remaining < left.saturating_add(ask.cost));
-            all.answers.push((answer, reserved));
+            let refused = is_refused.then(|| wait(answer));
             if is_refused {
-                one.shares.count_above();
-                all.refused.push((one.at, wait(answer)));
+                fair.shares.count_above();
             }
+            all.answers.push(ShareAnswer { at, ask, shares: fair.shares, answer, reserved, refused });
         }
-        if !all.refused.iter().any(|(at, _)| asks[*at].limit.enforced) {
+        if !all.answers.iter().any(|one| one.refused.is_some() && one.ask.limit.enforced) {
             return Ok(all);
         }
-        let asks: SmallVec<[Ask<'_>; 2]> =
-            asks.iter().map(|ask| Ask { at: at(ask, store, now), ..ask.clone() }).collect();
-        let mut decision = preview(&asks, &[]);
+        let asks = selected.iter().map(|one| Ask { at: time_of(&one.ask, store, now), ..one.ask.clone() });
+        let mut decision = preview(&asks.collect::<SmallVec<[Ask<'_>; 2]>>(), &[]);
         decision.admitted = false;
         decision.delay = Span::ZERO;
         all.mark(&mut decision);
         Err(Box::new(decision))
     }
 
-    /// The asks without those that only report what they would refuse.
-    fn kept<'b>(&self, asks: &[Ask<'b>]) -> SmallVec<[Ask<'b>; 2]> {
-        let is_refused = |index: &usize| self.refused.iter().any(|(at, _)| at == index);
-        asks.iter().enumerate().filter(|(index, _)| !is_refused(index)).map(|(_, ask)| ask.clone()).collect()
+    /// Whether the shares refuse the limit at an index.
+    fn refuses(&self, at: usize) -> bool {
+        self.answers.iter().any(|one| one.at == at && one.refused.is_some())
+    }
+
+    /// The asks without those that only report what their shares would refuse.
+    fn kept(&self, selected: &'m [SelectedLimit<'s>]) -> SmallVec<[&'m Ask<'s>; 2]> {
+        let kept = selected.iter().enumerate().filter(|(at, _)| !self.refuses(*at));
+        kept.map(|(_, one)| &one.ask).collect()
     }
 
     /// The decision about the kept asks becomes one about all of them.
-    fn finish(mut self, asks: &[Ask<'_>], mut decision: Decision) -> Decision {
-        if !self.refused.is_empty() && decision.verdicts.len() < asks.len() {
-            let mut preview = preview(asks, &[]);
+    fn finish(mut self, selected: &[SelectedLimit<'_>], mut decision: Decision) -> Decision {
+        if decision.verdicts.len() < selected.len() && self.answers.iter().any(|one| one.refused.is_some()) {
+            let mut verdicts = preview(selected, &[]).verdicts;
             let mut made = std::mem::take(&mut decision.verdicts).into_iter();
-            for (index, verdict) in preview.verdicts.iter_mut().enumerate() {
-                if !self.refused.iter().any(|(at, _)| *at == index)
+            for (at, verdict) in verdicts.iter_mut().enumerate() {
+                if !self.refuses(at)
                     && let Some(made) = made.next()
                 {
                     *verdict = made;
                 }
             }
-            decision.verdicts = preview.verdicts;
+            decision.verdicts = verdicts;
             self.mark(&mut decision);
         }
         self.admitted = decision.admitted;
         if self.admitted {
-            for (one, (_, reserved)) in self.fair.iter().zip(&self.answers) {
+            for ShareAnswer { ask, shares, reserved, .. } in &self.answers {
                 if let Some(reserved) = *reserved {
-                    let shares = Arc::clone(one.shares);
-                    decision.holds.tell(asks[one.at].limit, Box::new(LateShare { shares, reserved }));
+                    let shares = Arc::clone(shares);
+                    decision.holds.tell(ask.limit, Box::new(LateShare { shares, reserved }));
                 }
             }
         }
@@ -196,8 +209,10 @@ impl<'a, 's> Answers<'a, 's> {
     }
 
     fn mark(&self, decision: &mut Decision) {
-        for (at, wait) in &self.refused {
-            refuse(&mut decision.verdicts[*at], *wait);
+        for one in &self.answers {
+            if let Some(wait) = one.refused {
+                refuse(&mut decision.verdicts[one.at], wait);
+            }
         }
     }
 }
@@ -207,16 +222,16 @@ impl Drop for Answers<'_, '_> {
         if self.admitted {
             return;
         }
-        for (one, (answer, _)) in self.fair.iter().zip(&self.answers) {
-            if let Answer::Within(taken) = answer {
-                one.shares.shares().give_back(*taken);
+        for one in &self.answers {
+            if let Answer::Within(taken) = one.answer {
+                one.shares.shares().give_back(taken);
             }
         }
     }
 }
 
 /// The time on the clock that counts the limit.
-fn at(ask: &Ask<'_>, store: Option<&Store>, now: Time) -> Time {
+fn time_of(ask: &Ask<'_>, store: Option<&Store>, now: Time) -> Time {
     let server = store.filter(|_| ask.limit.shared.is_some()).and_then(|store| store.server_of(ask, now));
     server.map_or(ask.at, |server| server.latest)
 }

@@ -17,12 +17,14 @@ enum Paid {
 /// Decides a request at `now` by the tokens that were paid for and the counters of this process; `None` if the store has to be
 /// asked, or knows that it refuses.
 #[inline]
-pub fn decide_leased(store: &Rc<Store>, asks: &[Ask<'_>], now: Time) -> Option<Decision> {
+pub fn decide_leased<'a>(store: &Rc<Store>, asks: &[impl AsRef<Ask<'a>>], now: Time) -> Option<Decision> {
+    let asks: SmallVec<[&Ask<'a>; 2]> = asks.iter().map(AsRef::as_ref).collect();
+    let asks = &asks[..];
     if !is_leased(asks) {
         return None;
     }
     let mut paid: SmallVec<[Option<Paid>; 2]> = SmallVec::new();
-    for ask in asks {
+    for &ask in asks {
         if ask.limit.shared.is_none() {
             paid.push(None);
             continue;
@@ -36,7 +38,11 @@ pub fn decide_leased(store: &Rc<Store>, asks: &[Ask<'_>], now: Time) -> Option<D
         }
     }
     let mut decision = match paid.iter().any(Option::is_none) {
-        true => decide(&local(asks), true),
+        true => {
+            // The limits that this process counts alone.
+            let local = asks.iter().copied().filter(|ask| ask.limit.shared.is_none());
+            decide(&local.collect::<SmallVec<[&Ask<'_>; 2]>>(), true)
+        }
         false => Decision { admitted: true, ..Decision::default() },
     };
     let mut here = std::mem::take(&mut decision.verdicts).into_iter();
@@ -68,18 +74,13 @@ fn pay(store: &Rc<Store>, ask: &Ask<'_>, now: Time) -> Option<Paid> {
 }
 
 /// Whether all shared limits of a request are leased. A charge that may be undone later is one in the store.
-fn is_leased(asks: &[Ask<'_>]) -> bool {
-    let mut shared = asks.iter().filter(|ask| ask.limit.shared.is_some());
+fn is_leased<'a>(asks: &[impl AsRef<Ask<'a>>]) -> bool {
+    let mut shared = asks.iter().map(AsRef::as_ref).filter(|ask| ask.limit.shared.is_some());
     shared.all(|ask| ask.limit.leased().is_some() && !ask.for_now)
 }
 
-/// The asks of limits that this process counts alone.
-fn local<'a>(asks: &[Ask<'a>]) -> SmallVec<[Ask<'a>; 2]> {
-    asks.iter().filter(|ask| ask.limit.shared.is_none()).cloned().collect()
-}
-
 /// Gives back what was taken; places go back when they are dropped.
-fn give_back(store: &Store, asks: &[Ask<'_>], paid: SmallVec<[Option<Paid>; 2]>) {
+fn give_back(store: &Store, asks: &[&Ask<'_>], paid: SmallVec<[Option<Paid>; 2]>) {
     for (ask, paid) in asks.iter().zip(paid) {
         if let Some(Paid::Tokens(taken)) = paid {
             store.untake(ask, &taken);
@@ -97,17 +98,17 @@ fn usage(ask: &Ask<'_>, paid: &Paid) -> Usage {
 }
 
 /// There were no tokens for a request: asks for some if requests come often.
-pub(super) fn missed(store: &Rc<Store>, asks: &[Ask<'_>], now: Time) {
+pub(super) fn missed(store: &Rc<Store>, asks: &[&mut Ask<'_>], now: Time) {
     if is_leased(asks) {
         // Places are kept when requests end, and not paid for in advance.
-        let tokens = |ask: &&Ask<'_>| ask.limit.shared.is_some() && !ask.limit.quota.is_concurrency();
+        let tokens = |ask: &&&mut Ask<'_>| ask.limit.shared.is_some() && !ask.limit.quota.is_concurrency();
         asks.iter().filter(tokens).for_each(|ask| store.missed(ask, now));
     }
 }
 
 /// The longest time for which a leased limit of the request is refused without a call, because many requests come and the
 /// store had nothing left a moment ago.
-pub(super) fn paused(store: &Store, asks: &[Ask<'_>], now: Time) -> Option<(usize, Span)> {
+pub(super) fn paused(store: &Store, asks: &[&mut Ask<'_>], now: Time) -> Option<(usize, Span)> {
     if !is_leased(asks) {
         return None;
     }
@@ -116,7 +117,7 @@ pub(super) fn paused(store: &Store, asks: &[Ask<'_>], now: Time) -> Option<(usiz
 }
 
 /// The store has decided about a request: if a leased limit has refused, the store is not asked again at once.
-pub(super) fn decided(store: &Store, asks: &[Ask<'_>], verdicts: &[Verdict], now: Time) {
+pub(super) fn decided(store: &Store, asks: &[&mut Ask<'_>], verdicts: &[Verdict], now: Time) {
     let shared = asks.iter().filter(|ask| ask.limit.shared.is_some());
     for (ask, verdict) in shared.zip(verdicts).filter(|(ask, _)| ask.limit.leased().is_some()) {
         if let Err(refusal) = verdict.answer {

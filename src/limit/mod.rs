@@ -28,7 +28,7 @@ pub use self::fair::{FairAsk, capacity, decide_fairly, decide_fairly_in_store, p
 use self::identity_rates::IdentityRates;
 pub use self::leased::decide_leased;
 pub use self::penalty::SlowerLane;
-pub use self::selected::SelectedLimit;
+pub use self::selected::{Decided, DecidedLimit, SelectedLimit};
 pub use self::variants::Variant;
 use self::variants::Variants;
 use self::warned::Warned;

@@ -1,21 +1,33 @@
 //! A slower lane: requests that a limit refuses wait in it, as long as it has room.
 
-use std::sync::Arc;
-
-use sluicegate_counters::{Ask, Decision, Verdict};
+use sluicegate_counters::{Ask, Decision};
 use sluicegate_limiter::Refusal;
 use smallvec::SmallVec;
 
-use super::{Limit, SelectedLimit};
+use super::{Decided, SelectedLimit};
 
 /// A second question of a request that was refused: what the limits say if it waits in the slower lanes of those that refuse it.
 pub struct SlowerLane<'s> {
-    /// What to ask.
-    pub asks: SmallVec<[Ask<'s>; 2]>,
-    /// The limits in shadow mode that have counted a refusal already, by index: they are not asked again.
-    shadow_refused: SmallVec<[usize; 1]>,
+    /// What to ask. Limits in shadow mode that have counted a refusal already are not asked again.
+    pub asks: SmallVec<[LaneAsk<'s>; 2]>,
     /// The decision that refused it.
     refused: Decision,
+}
+
+/// What one limit is asked in the second question.
+pub struct LaneAsk<'s> {
+    /// The ask of the limit, or of its slower lane.
+    pub ask: Ask<'s>,
+    /// The index of the limit among those of the request.
+    pub at: usize,
+    /// Whether its slower lane is asked.
+    pub is_lane: bool,
+}
+
+impl<'s> AsRef<Ask<'s>> for LaneAsk<'s> {
+    fn as_ref(&self) -> &Ask<'s> {
+        &self.ask
+    }
 }
 
 impl<'s> SlowerLane<'s> {
@@ -23,33 +35,33 @@ impl<'s> SlowerLane<'s> {
     ///
     /// # Errors
     /// The decision itself if it admits the request, or if a limit refuses it that has no slower lane.
-    pub fn after(
-        decision: Decision,
-        selected: &[SelectedLimit<'s>],
-        asks: &[Ask<'s>],
-    ) -> Result<Self, Box<Decision>> {
-        let is_refused = |verdict: &Verdict| matches!(verdict.answer, Err(Refusal::Until(_)));
-        let lane = |at: usize| -> Option<&'s Arc<Limit>> {
-            let asked = asks.get(at).is_some_and(|ask| ask.limit.enforced);
-            selected[at].limit.penalty.as_ref().filter(|_| asked && is_refused(&decision.verdicts[at]))
-        };
-        let all_have = |(at, verdict): (usize, &Verdict)| {
-            !asks[at].limit.enforced || verdict.answer.is_ok() || lane(at).is_some()
-        };
-        if decision.admitted
-            || decision.unavailable
-            || decision.verdicts.len() != asks.len()
-            || !decision.verdicts.iter().enumerate().all(all_have)
-        {
-            return Err(Box::new(decision));
+    pub fn after(decision: Decision, selected: &[SelectedLimit<'s>]) -> Result<Self, Box<Decision>> {
+        match Self::questions(Decided { selected, decision: &decision }) {
+            Some(asks) => Ok(Self { asks, refused: decision }),
+            None => Err(Box::new(decision)),
         }
-        let counted = |at: &usize| asks[*at].limit.enforced || decision.verdicts[*at].answer.is_ok();
-        let asks = (0..asks.len()).filter(counted).map(|at| match lane(at) {
-            Some(lane) => Ask { limit: &lane.counted, ..asks[at].clone() },
-            None => asks[at].clone(),
-        });
-        let shadow_refused = (0..decision.verdicts.len()).filter(|at| !counted(at)).collect();
-        Ok(Self { asks: asks.collect(), shadow_refused, refused: decision })
+    }
+
+    /// What to ask; `None` if waiting in the slower lanes would not help.
+    fn questions(decided: Decided<'_, 's>) -> Option<SmallVec<[LaneAsk<'s>; 2]>> {
+        let Decision { admitted, unavailable, verdicts, .. } = decided.decision;
+        if *admitted || *unavailable || verdicts.len() != decided.selected.len() {
+            return None;
+        }
+        let mut asks = SmallVec::new();
+        for (at, one) in decided.iter().enumerate() {
+            let SelectedLimit { limit, ask, .. } = one.selected;
+            match (one.verdict.answer, &limit.penalty) {
+                (Ok(_), _) => asks.push(LaneAsk { ask: ask.clone(), at, is_lane: false }),
+                (Err(_), _) if !ask.limit.enforced => {} // it has counted its refusal
+                (Err(Refusal::Until(_)), Some(lane)) => {
+                    let ask = Ask { limit: &lane.counted, ..ask.clone() };
+                    asks.push(LaneAsk { ask, at, is_lane: true });
+                }
+                (Err(_), _) => return None,
+            }
+        }
+        Some(asks)
     }
 
     /// The decision of a request, if this is what its limits say about the second question. What is left is shown of the limits
@@ -58,12 +70,11 @@ impl<'s> SlowerLane<'s> {
         if !decision.admitted {
             return self.refused;
         }
-        for at in self.shadow_refused {
-            decision.verdicts.insert(at, self.refused.verdicts[at]);
-        }
-        for (verdict, refused) in decision.verdicts.iter_mut().zip(&self.refused.verdicts) {
-            if refused.answer.is_err() {
-                verdict.usage = refused.usage;
+        for (at, refused) in self.refused.verdicts.iter().enumerate() {
+            if !self.asks.iter().any(|one| one.at == at) {
+                decision.verdicts.insert(at, *refused);
+            } else if refused.answer.is_err() {
+                decision.verdicts[at].usage = refused.usage;
             }
         }
         decision

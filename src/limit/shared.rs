@@ -13,16 +13,14 @@ use smallvec::SmallVec;
 
 use super::leased;
 
-type Asks<'a> = SmallVec<[Ask<'a>; 2]>;
-
 /// Decides a request at `now`. It takes no longer than the timeout of the store and never fails: without the store, the
 /// policy `on_store_failure` of each limit applies.
-pub fn decide(store: &Rc<Store>, asks: &mut Asks<'_>, now: Time) -> impl Future<Output = Decision> {
+pub fn decide(store: &Rc<Store>, asks: &mut [&mut Ask<'_>], now: Time) -> impl Future<Output = Decision> {
     decide_since(store, asks, now, now)
 }
 
 /// The same for a request that has waited for the store since `since`: the timeout counts from then.
-pub async fn decide_since(store: &Rc<Store>, asks: &mut Asks<'_>, since: Time, now: Time) -> Decision {
+pub async fn decide_since(store: &Rc<Store>, asks: &mut [&mut Ask<'_>], since: Time, now: Time) -> Decision {
     if let Some(decision) = leased::decide_leased(store, asks, now) {
         return decision;
     }
@@ -46,7 +44,7 @@ pub async fn decide_since(store: &Rc<Store>, asks: &mut Asks<'_>, since: Time, n
         return together(asks, Decision { verdicts, ..Decision::default() }, not_asked(asks));
     }
     let for_now = asks.iter().any(|ask| ask.for_now);
-    match store.decide(asks.iter().filter(|ask| is_shared(ask)), since).await {
+    match store.decide(asks.iter().map(|ask| &**ask).filter(|ask| is_shared(ask)), since).await {
         Some(decision) => {
             leased::decided(store, asks, &decision.verdicts, now);
             match reserved {
@@ -66,8 +64,8 @@ pub async fn decide_since(store: &Rc<Store>, asks: &mut Asks<'_>, since: Time, n
 
 /// Whether an enforced limit may refuse, according to the state in this process: the store is not asked, and nothing is
 /// charged. Other processes may have refunded charges since, so this is a hint, not a decision.
-pub fn may_refuse(store: &Store, asks: &[Ask<'_>], now: Time) -> bool {
-    asks.iter().filter(|ask| ask.limit.enforced).any(|ask| {
+pub fn may_refuse<'a>(store: &Store, asks: &[impl AsRef<Ask<'a>>], now: Time) -> bool {
+    asks.iter().map(AsRef::as_ref).filter(|ask| ask.limit.enforced).any(|ask| {
         let Some(shared) = &ask.limit.shared else { return ask.refuses_at(now, ask.cost) };
         if ask.limit.leased().is_some() {
             return false; // there may be tokens of which the known state says nothing
@@ -89,9 +87,9 @@ fn is_shared(ask: &Ask<'_>) -> bool {
 
 /// The refusal, if the last answer of the store refused the key until a time in the future. It is exact without a call,
 /// because other processes can only have spent more since. A ban holds even while the store is unavailable.
-fn remembered_refusal(store: &Store, asks: &mut [Ask<'_>], now: Time) -> Option<Decision> {
+fn remembered_refusal(store: &Store, asks: &mut [&mut Ask<'_>], now: Time) -> Option<Decision> {
     let is_banned = |ask: &Ask<'_>| ask.limit.enforced && ask.limit.banned_for(ask.key, now).is_some();
-    let banned = asks.iter().any(is_banned);
+    let banned = asks.iter().any(|ask| is_banned(ask));
     let mut refuses = banned;
     for ask in asks.iter_mut() {
         let Some(shared) = &ask.limit.shared else { continue };
@@ -120,13 +118,13 @@ fn remembered_refusal(store: &Store, asks: &mut [Ask<'_>], now: Time) -> Option<
         return None;
     }
     let refusal = refuses.then(|| refuse(asks))?;
-    let refused = |(ask, verdict): (&Ask<'_>, &Verdict)| ask.limit.enforced && verdict.answer.is_err();
+    let refused = |(ask, verdict): (&&mut Ask<'_>, &Verdict)| ask.limit.enforced && verdict.answer.is_err();
     // Another thread may have received a newer state that admits the request.
     asks.iter().zip(&refusal.verdicts).any(refused).then_some(refusal)
 }
 
 /// The refusal of a request by one of its limits, for this long. Nothing is charged.
-fn refused_for(asks: &[Ask<'_>], by: usize, left: Span) -> Decision {
+fn refused_for(asks: &[&mut Ask<'_>], by: usize, left: Span) -> Decision {
     let mut decision = refuse(asks);
     decision.admitted = false;
     if let Some(verdict) = decision.verdicts.get_mut(by).filter(|verdict| verdict.answer.is_ok()) {
@@ -159,20 +157,25 @@ impl Drop for Reserved<'_> {
 }
 
 /// Charges the limits that are counted in this process, until the store has decided about the others.
-fn reserve(asks: &[Ask<'_>]) -> Decision {
-    decide_reserving(&asks.iter().filter(|ask| !is_shared(ask)).cloned().collect::<Asks<'_>>())
+fn reserve(asks: &[&mut Ask<'_>]) -> Decision {
+    let local = asks.iter().map(|ask| &**ask).filter(|ask| !is_shared(ask));
+    decide_reserving(&local.collect::<SmallVec<[&Ask<'_>; 2]>>())
 }
 
 /// The verdicts of shared limits that were not asked, because a local limit refuses.
-fn not_asked(asks: &[Ask<'_>]) -> Decision {
+fn not_asked(asks: &[&mut Ask<'_>]) -> Decision {
     let shared = asks.iter().filter(|ask| is_shared(ask));
-    Decision { admitted: true, verdicts: shared.map(Verdict::not_asked).collect(), ..Decision::default() }
+    Decision {
+        admitted: true,
+        verdicts: shared.map(|ask| Verdict::not_asked(ask)).collect(),
+        ..Decision::default()
+    }
 }
 
 /// The decision of all limits, after the store has decided the shared ones.
 fn with_reserved(
     store: &Store,
-    asks: &[Ask<'_>],
+    asks: &[&mut Ask<'_>],
     mut local: Decision,
     shared: Decision,
     for_now: bool,
@@ -186,7 +189,7 @@ fn with_reserved(
 }
 
 /// The verdicts of both in the order of `asks`.
-fn together(asks: &[Ask<'_>], local: Decision, shared: Decision) -> Decision {
+fn together(asks: &[&mut Ask<'_>], local: Decision, shared: Decision) -> Decision {
     let (mut here, mut there) = (local.verdicts.into_iter(), shared.verdicts.into_iter());
     let verdicts = asks.iter().filter_map(|ask| if is_shared(ask) { there.next() } else { here.next() });
     let verdicts = verdicts.collect();
@@ -199,16 +202,16 @@ fn together(asks: &[Ask<'_>], local: Decision, shared: Decision) -> Decision {
 
 /// Decides without the store. Limits with the policy `local` continue from the last state that the store reported, and
 /// each request is charged once for every live process, so that together they stay within the limit.
-fn decide_without(store: &Rc<Store>, asks: &mut [Ask<'_>], now: Time) -> Decision {
+fn decide_without(store: &Rc<Store>, asks: &mut [&mut Ask<'_>], now: Time) -> Decision {
     let policy = |ask: &Ask<'_>| ask.limit.shared.as_ref().map(|shared| shared.on_failure);
     let closed = |ask: &Ask<'_>| ask.limit.enforced && policy(ask) == Some(StoreFailurePolicy::Closed);
-    if asks.iter().any(closed) {
-        let verdicts = asks.iter().map(Verdict::not_asked).collect();
+    if asks.iter().any(|ask| closed(ask)) {
+        let verdicts = asks.iter().map(|ask| Verdict::not_asked(ask)).collect();
         return Decision { verdicts, fallen_back: true, unavailable: true, ..Decision::default() };
     }
     asks.iter_mut().filter(|ask| is_shared(ask)).for_each(|ask| store.divide(ask, now));
     let counted = |ask: &Ask<'_>| policy(ask).is_none_or(|policy| policy == StoreFailurePolicy::Local);
-    let here: Asks<'_> = asks.iter().filter(|ask| counted(ask)).cloned().collect();
+    let here: SmallVec<[&Ask<'_>; 2]> = asks.iter().map(|ask| &**ask).filter(|ask| counted(ask)).collect();
     let for_now = here.iter().any(|ask| ask.for_now);
     let mut decision = if for_now { decide_for_now(&here) } else { sluicegate_counters::decide(&here, true) };
     if decision.admitted {

@@ -206,10 +206,10 @@ impl Comparison {
     }
 
     /// Decides a request by all algorithms.
-    pub(super) fn add(&mut self, selected: &[SelectedLimit<'_>], asks: &[Ask<'_>], answered: &Answered<'_>) {
-        for (one, ask) in selected.iter().zip(asks).filter(|(one, _)| !one.candidate) {
+    pub(super) fn add(&mut self, selected: &[SelectedLimit<'_>], answered: &Answered<'_>) {
+        for one in selected.iter().filter(|one| !one.candidate) {
             if let Some(limit) = &mut self.limits[one.index] {
-                limit.add(ask, answered);
+                limit.add(&one.ask, answered);
             }
         }
     }

@@ -120,7 +120,7 @@ impl<'s> Recording<'s> {
                 "there are too many requests to decide them again and again: replay a part of the log",
             );
         }
-        for (one, ask) in matched.selected.iter().zip(&matched.asks) {
+        for one in &matched.selected {
             if one.limit.fair.is_some() || one.limit.penalty.is_some() {
                 return Err("limits with `fair` or `penalty` are beside them");
             }
@@ -135,9 +135,9 @@ impl<'s> Recording<'s> {
             };
             let limit = u32::try_from(limit).map_err(|_| LARGE)?;
             self.asks.push(RecordedAsk {
-                key: ask.key,
-                cost: small(ask.cost)?,
-                base: small(ask.base)?,
+                key: one.ask.key,
+                cost: small(one.ask.cost)?,
+                base: small(one.ask.base)?,
                 limit,
             });
         }
@@ -149,7 +149,7 @@ impl<'s> Recording<'s> {
             micros: micros
                 .and_then(|micros| std::num::NonZeroU32::new(u32::try_from(micros).unwrap_or(u32::MAX))),
             status: status.map_or(0, |status| status.as_u16()),
-            asks: u16::try_from(matched.asks.len()).map_err(|_| LARGE)?,
+            asks: u16::try_from(matched.selected.len()).map_err(|_| LARGE)?,
         });
         Ok(())
     }

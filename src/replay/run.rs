@@ -22,13 +22,12 @@ use crate::access_log::Outcome;
 use crate::auth::Answers;
 use crate::client_address;
 use crate::keys::KeyText;
-use crate::limit::{self, Decision, Limit};
+use crate::limit::{self, Decided, DecidedLimit, Decision, Limit, SelectedLimit};
 use crate::limit_outcome::LimitOutcome;
 use crate::request::early_exit::{EarlyExit, Unauthenticated};
 use crate::request::early_reject::EarlyReject;
 use crate::request::pipeline::match_answered;
 use crate::request::verdict::{Matched, Origin, SkipReason};
-use crate::respond::{reported_verdict, retry_after};
 use crate::snapshot::{Snapshot, Target};
 
 /// The state of a replay.
@@ -141,7 +140,14 @@ impl<'s> Replay<'s> {
         self.trust.client(request, client);
         let origin = Origin { listener: self.listener, client, tls: None, rules: &[] };
         let answers = Answers::of_log(request.identity.clone());
-        let reject = match match_answered(snapshot, origin, &parts, self.now, &limit::may_refuse, &answers) {
+        let reject = match match_answered(
+            snapshot,
+            origin,
+            &parts,
+            self.now,
+            &|selected| limit::may_refuse(selected),
+            &answers,
+        ) {
             Ok(matched) if matches!(matched.route.target, Target::Usage) => {
                 return Row {
                     outcome: Outcome::Admitted, // it is answered without a charge
@@ -201,10 +207,10 @@ impl<'s> Replay<'s> {
         status: Option<StatusCode>,
     ) -> Row<'s> {
         let enforced = matched.selected.iter().filter(|one| !one.candidate && one.limit.enforces()).count();
-        for (one, ask) in matched.selected.iter().zip(&matched.asks).filter(|(one, _)| !one.candidate) {
+        for one in matched.selected.iter().filter(|one| !one.candidate) {
             let count = &mut self.counts[one.index];
             count.beside += u64::from(enforced > usize::from(one.limit.enforces()));
-            *(if ask.key == one.limit.missing { &mut count.without_key } else { &mut count.asked }) += 1;
+            *(if one.lacks_key() { &mut count.without_key } else { &mut count.asked }) += 1;
         }
         for (index, why) in &matched.skipped {
             let count = &mut self.counts[*index];
@@ -220,10 +226,10 @@ impl<'s> Replay<'s> {
             observe(statistics, &self.snapshot.limits, &matched, &decision, (self.now, &answered));
         }
         if let Some(comparison) = &mut self.comparison {
-            comparison.add(&matched.selected, &matched.asks, &answered);
+            comparison.add(&matched.selected, &answered);
         }
-        let reported = reported_verdict(&matched.selected, &decision);
-        let key = reported.map(|at| std::mem::take(&mut matched.asks[at].text)).unwrap_or_default();
+        let reported = Decided { selected: &matched.selected, decision: &decision }.reported();
+        let key = reported.map(|at| std::mem::take(&mut matched.selected[at].ask.text)).unwrap_or_default();
         self.row(&matched, &mut decision, (reported, key), request, &answered)
     }
 
@@ -235,12 +241,12 @@ impl<'s> Replay<'s> {
         request: &Request,
         answered: &Answered<'_>,
     ) -> Row<'s> {
-        let selected = &matched.selected;
+        let decided = Decided { selected: &matched.selected, decision };
         let (mut shadow, mut candidate) = (Vec::new(), Vec::new());
-        for (one, verdict) in selected.iter().zip(&decision.verdicts) {
-            let limit = one.limit;
-            let count = &mut self.counts[one.index];
-            match one.outcome(verdict) {
+        for one in decided.iter() {
+            let SelectedLimit { limit, index, candidate: is_candidate, .. } = *one.selected;
+            let count = &mut self.counts[index];
+            match one.outcome() {
                 LimitOutcome::CandidateRefused => {
                     count.candidate_refused += 1;
                     candidate.push(limit.config.name.as_str());
@@ -250,18 +256,19 @@ impl<'s> Replay<'s> {
                     shadow.push(limit.config.name.as_str());
                 }
                 LimitOutcome::Refused => count.refused += 1,
-                _ => count.admitted += u64::from(decision.admitted && !one.candidate),
+                _ => count.admitted += u64::from(decision.admitted && !is_candidate),
             }
         }
         let denied = matched.skipped.iter().filter(|(_, why)| *why == SkipReason::WouldDeny);
         shadow.extend(denied.map(|(index, _)| self.snapshot.limits[*index].config.name.as_str()));
+        let reported = reported.map(|at| decided.at(at));
         let refused = reported.filter(|_| !decision.admitted);
         let row = Row {
             outcome: if decision.admitted { Outcome::Admitted } else { Outcome::Refused },
             route: Some(&matched.route.name),
-            limit: reported.map(|at| selected[at].limit.config.name.as_str()),
-            remaining: reported.map(|at| decision.verdicts[at].usage.remaining),
-            retry_after: refused.map_or(Some(Span::ZERO), |at| retry_after(&decision.verdicts[at])),
+            limit: reported.map(|one| one.selected.limit.config.name.as_str()),
+            remaining: reported.map(|one| one.verdict.usage.remaining),
+            retry_after: refused.map_or(Some(Span::ZERO), DecidedLimit::retry_after),
             delay: decision.delay,
             shadow,
             candidate,
@@ -290,16 +297,17 @@ fn observe(
 ) {
     let identity = (matched.identity.plan(), matched.identity.consumer());
     statistics.groups.add(&matched.route.name, identity, !decision.admitted);
-    for ((one, verdict), ask) in matched.selected.iter().zip(&decision.verdicts).zip(&matched.asks) {
-        if one.candidate {
+    for one in (Decided { selected: &matched.selected, decision }).iter() {
+        let SelectedLimit { limit, index, candidate, ref ask, .. } = *one.selected;
+        if candidate {
             continue;
         }
-        let refused = verdict.answer.is_err();
+        let refused = one.verdict.answer.is_err();
         if !refused && !decision.admitted {
             continue; // another limit refuses, and this one counts nothing
         }
-        let usual = Arc::ptr_eq(one.limit, &limits[one.index]);
+        let usual = Arc::ptr_eq(limit, &limits[index]);
         let (key, asked) = ((ask.key, &ask.text), (now, answered.cost(ask)));
-        statistics.limits[one.index].add(one.limit, key, asked, refused, (usual, statistics.all_keys));
+        statistics.limits[index].add(limit, key, asked, refused, (usual, statistics.all_keys));
     }
 }

@@ -59,9 +59,7 @@ pub(crate) enum Scope {
 /// The limits that apply to a request, and the checks to run.
 #[derive(Default)]
 pub(crate) struct LimitSelection<'s> {
-    selected: SmallVec<[SelectedLimit<'s>; 2]>,
-    pub(crate) asks: SmallVec<[Ask<'s>; 2]>,
-    fair: Vec<FairAsk<'s>>,
+    pub(crate) selected: SmallVec<[SelectedLimit<'s>; 2]>,
     skipped: SmallVec<[(usize, SkipReason); 2]>,
     /// The keys whose rules are not known.
     pub(crate) unknown: Vec<KeyQuestion>,
@@ -166,9 +164,9 @@ impl<'s> RoutedRequest<'s, '_, '_> {
             Cow::Borrowed(_) => None,
             Cow::Owned(path) => Some(path.clone()),
         };
-        let LimitSelection { asks, selected, fair, skipped, .. } = selection;
+        let LimitSelection { selected, skipped, .. } = selection;
         let (route_index, client) = (self.route_index, self.client);
-        Matched { route, route_index, client, identity, normal_path, affinity, selected, asks, fair, skipped }
+        Matched { route, route_index, client, identity, normal_path, affinity, selected, skipped }
     }
 }
 
@@ -272,47 +270,25 @@ impl<'s> LimitSelection<'s> {
             let (cost, base) = cost(&limit.config.cost, limit_of_route.cost, parts, identity);
             let candidate = limit_of_route.limit.candidate.as_ref();
             if let Some(candidate) = candidate.filter(|_| Arc::ptr_eq(limit, &limit_of_route.limit)) {
-                self.asks.push(Ask {
-                    text: text.clone(),
-                    base,
-                    ..Ask::new(&candidate.counted, key, cost, now)
+                let ask = Ask { text: text.clone(), base, ..Ask::new(&candidate.counted, key, cost, now) };
+                self.selected.push(SelectedLimit {
+                    index,
+                    limit: candidate,
+                    candidate: true,
+                    ask,
+                    fair: None,
                 });
-                self.selected.push(SelectedLimit { index, limit: candidate, candidate: true });
             }
-            if let Some(fair) = &limit_of_route.limit.fair {
-                self.add_fair(limit, fair, subject, &snapshot.secret, plan);
-            }
-            self.asks.push(Ask { text, base, ..Ask::new(&limit.counted, key, cost, now) });
-            self.selected.push(SelectedLimit { index, limit, candidate: false });
+            let fair = limit_of_route.limit.fair.as_ref();
+            let fair = fair.map(|fair| fair_ask(limit, fair, subject, &snapshot.secret, plan));
+            let ask = Ask { text, base, ..Ask::new(&limit.counted, key, cost, now) };
+            self.selected.push(SelectedLimit { index, limit, candidate: false, ask, fair });
         }
         Ok(())
     }
 }
 
 impl<'s> LimitSelection<'s> {
-    /// Asks for the share of whoever sends the request, of the limit whose ask comes next.
-    #[inline(never)]
-    fn add_fair(
-        &mut self,
-        limit: &'s Limit,
-        shares: &'s Arc<FairShares>,
-        subject: &Subject<'_>,
-        secret: &KeySecret,
-        plan: Option<&str>,
-    ) {
-        let config = shares.config();
-        let mut text = KeyText::new();
-        let key = keys::fingerprint(&config.by, subject, secret, Some(&mut text));
-        // Requests without the key have one share together, without a text.
-        let key = key.unwrap_or_else(|| {
-            text.clear();
-            limit.missing
-        });
-        let key = key.get();
-        let consumer = Consumer { key, weight: config.weight(plan) };
-        self.fair.push(FairAsk { at: self.asks.len(), shares, consumer, text });
-    }
-
     /// The limit as the rule of the key changes it.
     #[inline(never)]
     fn rule(
@@ -354,6 +330,27 @@ impl<'s> LimitSelection<'s> {
             Variant::Unchanged => unchanged(),
         })
     }
+}
+
+/// Asks a limit for the share of the consumer that sends the request.
+#[inline(never)]
+fn fair_ask<'s>(
+    limit: &'s Limit,
+    shares: &'s Arc<FairShares>,
+    subject: &Subject<'_>,
+    secret: &KeySecret,
+    plan: Option<&str>,
+) -> Box<FairAsk<'s>> {
+    let config = shares.config();
+    let mut text = KeyText::new();
+    let key = keys::fingerprint(&config.by, subject, secret, Some(&mut text));
+    // Requests without the key have one share together, without a text.
+    let key = key.unwrap_or_else(|| {
+        text.clear();
+        limit.missing
+    });
+    let consumer = Consumer { key: key.get(), weight: config.weight(plan) };
+    Box::new(FairAsk { shares, consumer, text })
 }
 
 /// The limit with the rate that the identity of the sender names; `None` if it names none. `rule` is the effect of a rule

@@ -14,7 +14,7 @@ use crate::auth::check::Check;
 use crate::auth::{self, Answers, Identity, Sources};
 use crate::boxed_future::boxed_future;
 use crate::client_connection::{Connection, RequestBody};
-use crate::limit::{self, Ask, Decision};
+use crate::limit::{self, Decision, SelectedLimit};
 use crate::lists;
 use crate::message::LocalResponse;
 use crate::refusal_reason::RefusalReason;
@@ -34,6 +34,9 @@ use crate::worker_state::Deadline;
 use sluicegate_config::{PathError, Protocol};
 use sluicegate_wire::{Headers, RequestHead};
 
+/// Says whether any of these limits is known to refuse the request, without asking them.
+pub type MayRefuse<'a> = &'a dyn Fn(&[SelectedLimit<'_>]) -> bool;
+
 /// Matches a request and evaluates its limits with the counters of this process. With `queue`, a request that a leaky
 /// bucket delays takes a place in its queue. Nobody outside is asked.
 ///
@@ -46,7 +49,7 @@ pub fn evaluate<'s>(
     now: Time,
     queue: bool,
 ) -> Result<(Matched<'s>, Decision), EarlyReject> {
-    let mut result = match_request(snapshot, origin, parts, now, &limit::may_refuse);
+    let mut result = match_request(snapshot, origin, parts, now, &|selected| limit::may_refuse(selected));
     let (matched, reject) = loop {
         match result {
             Ok(matched) => break (matched, None),
@@ -80,7 +83,7 @@ pub fn match_request<'s>(
     origin: Origin<'_>,
     parts: &RequestHead,
     now: Time,
-    may_refuse: &dyn Fn(&[Ask<'_>]) -> bool,
+    may_refuse: MayRefuse<'_>,
 ) -> Result<Matched<'s>, EarlyExit<'s>> {
     match_answered(snapshot, origin, parts, now, may_refuse, Answers::none())
 }
@@ -95,7 +98,7 @@ pub fn match_answered<'s>(
     origin: Origin<'_>,
     parts: &RequestHead,
     now: Time,
-    may_refuse: &dyn Fn(&[Ask<'_>]) -> bool,
+    may_refuse: MayRefuse<'_>,
     answers: &Answers,
 ) -> Result<Matched<'s>, EarlyExit<'s>> {
     head_checks::check(parts, &snapshot.reserved)?;
@@ -326,7 +329,9 @@ fn evaluate_local<'s>(
     parts: &RequestHead,
 ) -> Result<Disposition<'s>, Box<Result<Matched<'s>, EarlyExit<'s>>>> {
     let now = context.begun();
-    match match_request(&view.snapshot, context.origin(), parts, now, &|asks| view.may_refuse(asks, now)) {
+    match match_request(&view.snapshot, context.origin(), parts, now, &|selected| {
+        view.may_refuse(selected, now)
+    }) {
         Ok(mut matched) => {
             context.set_matched(&view.snapshot, &matched, parts);
             if matches!(matched.route.target, Target::Usage) {
@@ -337,8 +342,8 @@ fn evaluate_local<'s>(
             }
             let mut decision = match view.store_of(&matched) {
                 None => matched.decide(now, true),
-                Some(_) if !matched.fair.is_empty() => return Err(Box::new(Ok(matched))),
-                Some(store) => match limit::decide_leased(store, &matched.asks, now) {
+                Some(_) if matched.is_divided() => return Err(Box::new(Ok(matched))),
+                Some(store) => match limit::decide_leased(store, &matched.selected, now) {
                     Some(decision) => decision,
                     None => return Err(Box::new(Ok(matched))),
                 },
@@ -447,7 +452,7 @@ fn finish<'s>(
     }
     view.observe(evaluated);
     context.log_evaluation(evaluated, &view.snapshot.config);
-    let rate_limit_headers = RateLimitHeaders::new(evaluated.results());
+    let rate_limit_headers = RateLimitHeaders::new(evaluated.results);
     context.hold(std::mem::take(&mut decision.holds));
     Disposition::Admitted(Admitted {
         route: matched.route,
@@ -468,13 +473,13 @@ fn refuse_limited(
 ) -> LocalResponse {
     view.observe(evaluated);
     context.log_evaluation(evaluated, &view.snapshot.config);
-    if evaluated.decision.unavailable {
+    if evaluated.decision().unavailable {
         context.refused(RefusalReason::Store, None);
         return respond::unavailable(parts, context.id());
     }
     let reject = evaluated.matched.route.reject.as_ref();
     let refused = |reason| context.refused(reason, None);
-    let response = respond::refusal(parts, evaluated.results(), reject, context.id(), refused);
+    let response = respond::refusal(parts, evaluated.results, reject, context.id(), refused);
     context.remember(view, parts, &response, |refused| refused.limited(evaluated));
     response
 }

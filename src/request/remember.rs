@@ -9,7 +9,6 @@ use super::verdict::Evaluated;
 use crate::message::{LocalResponse, RequestId};
 use crate::refusal_reason::RefusalReason;
 use crate::refusals::{RefusalLog, RefusedLimit, RefusedRequest, RefusedTexts};
-use crate::respond::reported_verdict;
 use crate::snapshot::Snapshot;
 
 /// What is known of a refused request besides its limits.
@@ -35,23 +34,18 @@ impl<'a> Refused<'a> {
 
     /// Remembers a request that its limits refused.
     pub(super) fn limited(self, evaluated: Evaluated<'_, '_>) {
-        let Evaluated { matched, decision, .. } = evaluated;
-        let limits =
-            matched.selected.iter().zip(&decision.verdicts).enumerate().map(|(at, (one, verdict))| {
-                let ask = matched.asks.get(at);
-                RefusedLimit {
-                    index: one.index,
-                    enforced: one.limit.enforces(),
-                    candidate: one.candidate,
-                    answer: verdict.answer,
-                    usage: verdict.usage,
-                    cost: ask.map_or(0, |ask| ask.cost),
-                    key: ask.map(|ask| &ask.text[..]).unwrap_or_default(),
-                }
-            });
-        let reported = reported_verdict(&matched.selected, decision);
+        let (matched, decided) = (evaluated.matched, evaluated.decided());
+        let limits = decided.iter().map(|one| RefusedLimit {
+            index: one.selected.index,
+            enforced: one.selected.limit.enforces(),
+            candidate: one.selected.candidate,
+            answer: one.verdict.answer,
+            usage: one.verdict.usage,
+            cost: one.selected.ask.cost,
+            key: &one.selected.ask.text[..],
+        });
         let consumer = matched.identity.consumer().unwrap_or_default().as_bytes();
-        let request = self.request(Some(matched.route_index), reported);
+        let request = self.request(Some(matched.route_index), decided.reported());
         self.log.push(request, self.texts(consumer), limits, &self.answer.headers);
     }
 

@@ -7,7 +7,7 @@ use sluicegate_limiter::Time;
 use smallvec::SmallVec;
 
 use crate::auth::Identity;
-use crate::limit::{self, Ask, Decision, FairAsk, SelectedLimit, SlowerLane, Store};
+use crate::limit::{self, Ask, Decided, Decision, SelectedLimit, SlowerLane, Store};
 use crate::respond::{LimitResults, StaticHeaders};
 use crate::rules::RuleAnswer;
 use crate::snapshot::Route;
@@ -40,12 +40,8 @@ pub struct Matched<'s> {
     pub normal_path: Option<String>,
     /// The hash for consistent balancing, if the upstream hashes by a key that the request has.
     pub affinity: Option<u64>,
-    /// The limits that apply.
+    /// The limits that apply, with the checks to run.
     pub selected: SmallVec<[SelectedLimit<'s>; 2]>,
-    /// The checks to run, one for each selected limit, in the same order.
-    pub asks: SmallVec<[Ask<'s>; 2]>,
-    /// The questions to fair shares of these limits.
-    pub fair: Vec<FairAsk<'s>>,
     /// The limits of the route that do not apply, by their index in the snapshot.
     pub skipped: SmallVec<[(usize, SkipReason); 2]>,
 }
@@ -55,12 +51,8 @@ pub struct Matched<'s> {
 pub struct Evaluated<'m, 's> {
     /// The request with its route and limits.
     pub matched: &'m Matched<'s>,
-    /// The headers that all responses of this route to this plan share.
-    pub static_headers: &'s StaticHeaders,
-    /// The decision. Its verdicts are in the order of [`Matched::selected`].
-    pub decision: &'m Decision,
-    /// The time of the evaluation.
-    pub now: Time,
+    /// What its limits decided, and when.
+    pub results: LimitResults<'m, 's>,
 }
 
 /// Why a limit of the route is not evaluated for a request.
@@ -90,9 +82,9 @@ impl<'s> Matched<'s> {
     /// Decides by the counters in this process. With `queue`, a request that a leaky bucket delays takes a place in its queue.
     #[inline]
     pub fn decide(&self, now: Time, queue: bool) -> Decision {
-        let mut decision = match self.fair.is_empty() {
-            true => limit::decide(&self.asks, queue),
-            false => limit::decide_fairly(&self.asks, &self.fair, now, queue),
+        let mut decision = match self.is_divided() {
+            false => limit::decide(&self.selected, queue),
+            true => limit::decide_fairly(&self.selected, now, queue),
         };
         if !decision.admitted && self.has_slower_lane() {
             decision = self.decide_slower(decision, queue);
@@ -100,15 +92,32 @@ impl<'s> Matched<'s> {
         decision
     }
 
+    /// Whether a limit that applies is divided in fair shares.
+    #[inline]
+    pub fn is_divided(&self) -> bool {
+        self.selected.iter().any(|selected| selected.fair.is_some())
+    }
+
     /// Whether a limit that applies has a slower lane.
     #[inline]
-    pub fn has_slower_lane(&self) -> bool {
-        self.selected.iter().any(|asked| asked.limit.penalty.is_some())
+    fn has_slower_lane(&self) -> bool {
+        self.selected.iter().any(|selected| selected.limit.penalty.is_some())
+    }
+
+    /// Whether a store counts some of the limits that apply.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.selected.iter().any(|selected| selected.ask.limit.shared.is_some())
+    }
+
+    /// The asks of the limits, for a decision that changes their times.
+    pub fn asks_mut(&mut self) -> SmallVec<[&mut Ask<'s>; 2]> {
+        self.selected.iter_mut().map(|selected| &mut selected.ask).collect()
     }
 
     #[cold]
     fn decide_slower(&self, refused: Decision, queue: bool) -> Decision {
-        match SlowerLane::after(refused, &self.selected, &self.asks) {
+        match SlowerLane::after(refused, &self.selected) {
             Err(decision) => *decision,
             Ok(lane) => {
                 let decision = limit::decide(&lane.asks, queue);
@@ -119,19 +128,23 @@ impl<'s> Matched<'s> {
 
     /// The same if the store decides on some of the limits.
     pub async fn decide_in_store(&mut self, store: &Rc<Store>, now: Time) -> Decision {
-        let decision = match self.fair.is_empty() {
-            true => limit::shared::decide(store, &mut self.asks, now).await,
-            false => limit::decide_fairly_in_store(store, &self.asks, &self.fair, now).await,
+        let decision = match self.is_divided() {
+            false => limit::shared::decide(store, &mut self.asks_mut(), now).await,
+            true => limit::decide_fairly_in_store(store, &self.selected, now).await,
         };
         match decision.admitted || !self.has_slower_lane() {
             true => decision,
-            false => match SlowerLane::after(decision, &self.selected, &self.asks) {
+            false => match SlowerLane::after(decision, &self.selected) {
                 Err(decision) => *decision,
                 Ok(mut lane) => {
                     // While the store answered, places of the lane have become free.
                     let (since, now) = (now, store.now());
-                    lane.asks.iter_mut().for_each(|ask| ask.renew(now));
-                    let decision = limit::shared::decide_since(store, &mut lane.asks, since, now).await;
+                    let decision = {
+                        let asks = lane.asks.iter_mut().map(|one| &mut one.ask);
+                        let mut asks: SmallVec<[&mut Ask<'_>; 2]> = asks.collect();
+                        asks.iter_mut().for_each(|ask| ask.renew(now));
+                        limit::shared::decide_since(store, &mut asks, since, now).await
+                    };
                     lane.decided(decision)
                 }
             },
@@ -141,19 +154,22 @@ impl<'s> Matched<'s> {
     /// The request with the decision of its limits, made at `now`.
     #[inline]
     pub fn with_decision<'m>(&'m self, decision: &'m Decision, now: Time) -> Evaluated<'m, 's> {
-        Evaluated { matched: self, static_headers: self.static_headers(), decision, now }
+        let decided = Decided { selected: &self.selected, decision };
+        let results = LimitResults { decided, static_headers: self.static_headers(), now };
+        Evaluated { matched: self, results }
     }
 }
 
 impl<'m, 's> Evaluated<'m, 's> {
-    /// What responses report of the decision.
+    /// The limits with their verdicts.
     #[inline]
-    pub fn results(&self) -> LimitResults<'m, 's> {
-        LimitResults {
-            selected: &self.matched.selected,
-            decision: self.decision,
-            static_headers: self.static_headers,
-            now: self.now,
-        }
+    pub fn decided(&self) -> Decided<'m, 's> {
+        self.results.decided
+    }
+
+    /// The decision of the limits.
+    #[inline]
+    pub fn decision(&self) -> &'m Decision {
+        self.results.decided.decision
     }
 }

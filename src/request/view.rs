@@ -9,7 +9,7 @@ use sluicegate_limiter::{Time, Usage};
 use super::ending::Ending;
 use super::verdict::{Evaluated, Matched, SkipReason};
 use crate::keys::Fingerprint;
-use crate::limit::{self, Ask, Decision, SelectedLimit, Store};
+use crate::limit::{self, Decision, SelectedLimit, Store};
 use crate::limit_outcome::LimitOutcome;
 use crate::metrics::LimitMetrics;
 use crate::process_state::ProcessState;
@@ -84,81 +84,79 @@ impl View {
 
     /// The store that decides on a request; `None` if all its limits are counted here.
     pub fn store_of(&self, matched: &Matched<'_>) -> Option<&Rc<Store>> {
-        self.store.as_ref().filter(|_| matched.asks.iter().any(|ask| ask.limit.shared.is_some()))
+        self.store.as_ref().filter(|_| matched.is_shared())
     }
 
-    /// Whether one of these checks is known to refuse, without running them: nothing is charged.
-    pub fn may_refuse(&self, asks: &[Ask<'_>], now: Time) -> bool {
-        let store = self.store.as_ref().filter(|_| asks.iter().any(|ask| ask.limit.shared.is_some()));
-        store.map_or_else(|| limit::may_refuse(asks), |store| limit::shared::may_refuse(store, asks, now))
+    /// Whether one of these limits is known to refuse, without asking them: nothing is charged.
+    pub fn may_refuse(&self, selected: &[SelectedLimit<'_>], now: Time) -> bool {
+        let is_shared = || selected.iter().any(|one| one.ask.limit.shared.is_some());
+        match self.store.as_ref().filter(|_| is_shared()) {
+            Some(store) => limit::shared::may_refuse(store, selected, now),
+            None => limit::may_refuse(selected),
+        }
     }
 
     /// The state of each enforced limit of a request. Nothing is charged.
-    pub async fn usage<'s>(&self, matched: &Matched<'s>) -> Vec<(SelectedLimit<'s>, Usage)> {
+    pub async fn usage<'m, 's>(&self, matched: &'m Matched<'s>) -> Vec<(&'m SelectedLimit<'s>, Usage)> {
         let mut usage = Vec::new();
-        for (asked, ask) in
-            matched.selected.iter().zip(&matched.asks).filter(|(asked, _)| asked.limit.enforces())
-        {
-            let told = match self.store.as_ref().filter(|_| ask.limit.shared.is_some()) {
+        for selected in matched.selected.iter().filter(|selected| selected.limit.enforces()) {
+            let ask = &selected.ask;
+            let peeked = match self.store.as_ref().filter(|_| ask.limit.shared.is_some()) {
                 Some(store) => store.peek(ask.limit, ask.key, &ask.text, store.timeout()).await,
                 None => None,
             };
             let here = || ask.limit.usage(ask.key, ask.now);
-            let banned_for = match &told {
-                Some(told) => told.banned_for,
+            let banned_for = match &peeked {
+                Some(peeked) => peeked.banned_for,
                 None => ask.limit.banned_for(ask.key, ask.now),
             };
-            let standing = told.map(|told| told.usage).or_else(here);
+            let standing = peeked.map(|peeked| peeked.usage).or_else(here);
             let standing = standing.unwrap_or_else(|| ask.limit.fresh(ask.now));
-            usage.push((*asked, banned_for.map_or(standing, |left| limit::while_banned(standing, left))));
+            usage.push((selected, banned_for.map_or(standing, |left| limit::while_banned(standing, left))));
         }
         usage
     }
 
     /// Counts the verdicts of a request in the metrics.
     pub fn observe(&self, evaluated: Evaluated<'_, '_>) {
-        let Decision { verdicts, admitted, fallen_back, unavailable, .. } = evaluated.decision;
+        let Matched { selected, skipped, .. } = evaluated.matched;
+        let Decision { verdicts, admitted, fallen_back, unavailable, .. } = evaluated.decision();
         if *fallen_back {
-            for asked in evaluated
-                .matched
-                .selected
-                .iter()
-                .filter(|asked| asked.limit.config.shared && !asked.candidate)
-            {
-                self.limits[asked.index].fell_back(asked.limit.config.on_store_failure);
+            for selected in selected.iter().filter(|one| one.limit.config.shared && !one.candidate) {
+                self.limits[selected.index].fell_back(selected.limit.config.on_store_failure);
             }
         }
         if *unavailable {
             return; // there are no verdicts
         }
-        let Matched { selected, asks, fair, .. } = evaluated.matched;
         debug_assert_eq!(verdicts.len(), selected.len(), "each limit has a verdict");
-        for (at, ((asked, verdict), ask)) in selected.iter().zip(verdicts).zip(asks).enumerate() {
-            let metrics = &self.limits[asked.index];
-            if !asked.candidate {
+        for one in evaluated.decided().iter() {
+            let SelectedLimit { index, limit, candidate, ask, fair } = one.selected;
+            let metrics = &self.limits[*index];
+            if !candidate {
                 // A limit with `fair` has one key: whoever takes from it is counted.
-                let (key, text) = match fair.iter().find(|fair| fair.at == at) {
+                let (key, text) = match fair {
                     Some(fair) => (Fingerprint::from_hash(fair.consumer.key), &fair.text),
                     None => (ask.key, &ask.text),
                 };
-                self.tops[asked.index].count(key, text, verdict.answer.is_err());
+                self.tops[*index].count(key, text, one.verdict.answer.is_err());
             }
-            if let Ok(delay) = verdict.answer {
+            if let Ok(delay) = one.verdict.answer {
                 // Of a candidate, the limit itself is counted. If another limit refused the request, nothing was taken.
-                if asked.candidate || !admitted {
+                if *candidate || !admitted {
                     continue;
                 }
-                if asked.limit.enforces() {
+                if limit.enforces() {
                     metrics.delay(delay);
                 }
-                let warned = asked.limit.warned.as_ref();
-                if warned.is_some_and(|warned| warned.crosses(ask.key, verdict.usage)) {
+                let warned = limit.warned.as_ref();
+                if warned.is_some_and(|warned| warned.crosses(ask.key, one.verdict.usage)) {
                     metrics.warned();
                 }
             }
-            metrics.count(asked.outcome(verdict));
+            metrics.count(one.outcome());
         }
-        for (index, reason) in &evaluated.matched.skipped {
+        for (index, reason) in skipped {
             let outcome = match reason {
                 SkipReason::Exempt => LimitOutcome::Exempt,
                 SkipReason::NoKey => LimitOutcome::Skipped,

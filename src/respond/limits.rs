@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use http::{StatusCode, header};
-use sluicegate_limiter::{Refusal, Span, Time, Usage};
+use sluicegate_limiter::{Refusal, Time, Usage};
 
 use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
 use super::problem::X_REQUEST_ID;
 use super::static_headers::{POLICY, Policies, StaticHeaders};
-use crate::limit::{Decision, Limit, SelectedLimit, Verdict};
+use crate::limit::{Decided, DecidedLimit, Limit, SelectedLimit};
 use crate::message::{LocalBody, LocalResponse, RequestId};
 use crate::refusal_reason::RefusalReason;
 use sluicegate_config::{Reject, UpstreamHeaders};
@@ -23,16 +23,11 @@ const RATELIMIT: &str = "ratelimit";
 const WARNING: &str = "x-ratelimit-warning";
 const RETRY_AFTER: &str = "retry-after";
 
-/// Retry-After of a concurrency limit: it is unknown when one of the requests in flight ends.
-const BUSY: Span = Span::SECOND;
-
 /// The decision of the limits of a request.
 #[derive(Clone, Copy)]
 pub struct LimitResults<'a, 's> {
-    /// The limits, in the order of the verdicts.
-    pub selected: &'a [SelectedLimit<'s>],
-    /// The decision.
-    pub decision: &'a Decision,
+    /// The limits with their verdicts.
+    pub decided: Decided<'a, 's>,
     /// The headers that all responses to such requests share.
     pub static_headers: &'s StaticHeaders,
     /// The time of the decision.
@@ -51,63 +46,29 @@ pub struct RateLimitHeaders<'s> {
     warnings: Option<Box<[&'s Limit]>>,
 }
 
-/// The index of the verdict that the headers report: of the enforced limits, the one with the longest wait if the request
-/// is refused, otherwise the one with the smallest remaining share.
-pub fn reported_verdict(selected: &[SelectedLimit<'_>], decision: &Decision) -> Option<usize> {
-    let enforced = |at: &usize| selected[*at].limit.enforces();
-    let all = (0..decision.verdicts.len()).filter(enforced);
-    if decision.admitted {
-        let share = |at: &usize, other: &usize| {
-            let (a, b) = (decision.verdicts[*at].usage, decision.verdicts[*other].usage);
-            // a.remaining / a.capacity against b's, without dividing
-            let left = u128::from(a.remaining) * u128::from(b.capacity);
-            left.cmp(&(u128::from(b.remaining) * u128::from(a.capacity)))
-        };
-        return all.min_by(share);
-    }
-    // Of equals the first: `max_by_key` would take the last.
-    all.rev()
-        .filter(|at| decision.verdicts[*at].answer.is_err())
-        .max_by_key(|at| wait(&decision.verdicts[*at]))
-}
-
-/// The wait until a limit admits the request; `Span::MAX` if it never does.
-fn wait(verdict: &Verdict) -> Span {
-    match verdict.answer {
-        Ok(_) => Span::ZERO,
-        Err(Refusal::Until(span) | Refusal::Banned(span)) => span,
-        Err(Refusal::Busy) => BUSY,
-        Err(Refusal::Never) => Span::MAX,
-    }
-}
-
-/// Retry-After of a refusal; `None` if the limit can never admit this request.
-pub fn retry_after(verdict: &Verdict) -> Option<Span> {
-    (verdict.answer != Err(Refusal::Never)).then(|| wait(verdict))
-}
-
 impl<'s> RateLimitHeaders<'s> {
     /// The headers for this decision; `None` if no enforced limit applies.
     pub fn new(results: LimitResults<'_, 's>) -> Option<Self> {
-        let mut headers = Self::of_verdict(reported_verdict(results.selected, results.decision)?, results);
+        let reported = results.decided.at(results.decided.reported()?);
+        let mut headers = Self::of_verdict(reported, results);
         if results.static_headers.warns {
             headers.warnings = warnings(results);
         }
         Some(headers)
     }
 
-    /// The headers that report the verdict at this index.
-    fn of_verdict(at: usize, results: LimitResults<'_, 's>) -> Self {
-        let LimitResults { selected, decision, static_headers, now } = results;
-        let standing = decision.verdicts[at].usage;
+    /// The headers that report this verdict.
+    fn of_verdict(reported: DecidedLimit<'_, 's>, results: LimitResults<'_, 's>) -> Self {
+        let LimitResults { static_headers, now, .. } = results;
+        let standing = reported.verdict.usage;
         let (remaining, reset) = (standing.remaining, standing.reset.ceil_secs());
-        Self { limit: selected[at].limit, static_headers, remaining, reset, now, warnings: None }
+        Self { limit: reported.selected.limit, static_headers, remaining, reset, now, warnings: None }
     }
 
     /// The headers of a response that spends nothing: they report the limit with the smallest remaining share.
     pub(super) fn of_usage(
         static_headers: &'s StaticHeaders,
-        usage: &[(SelectedLimit<'s>, Usage)],
+        usage: &[(&SelectedLimit<'s>, Usage)],
         now: Time,
     ) -> Option<Self> {
         let left =
@@ -209,11 +170,10 @@ fn rename(name: &str, headers: &mut Headers) {
 
 /// The enforced limits that warn.
 fn warnings<'s>(results: LimitResults<'_, 's>) -> Option<Box<[&'s Limit]>> {
-    let verdicts = results.selected.iter().zip(&results.decision.verdicts);
-    let warning = verdicts.filter(|(asked, verdict)| {
-        !asked.candidate && asked.limit.enforces() && asked.limit.warns(verdict.usage)
+    let warning = results.decided.iter().filter(|DecidedLimit { selected, verdict }| {
+        !selected.candidate && selected.limit.enforces() && selected.limit.warns(verdict.usage)
     });
-    let limits: Box<[&Limit]> = warning.map(|(asked, _)| &**asked.limit).collect();
+    let limits: Box<[&Limit]> = warning.map(|one| &**one.selected.limit).collect();
     (!limits.is_empty()).then_some(limits)
 }
 
@@ -248,11 +208,11 @@ pub fn refusal(
     id: &RequestId,
     refused: impl FnOnce(RefusalReason),
 ) -> LocalResponse {
-    let LimitResults { selected, decision, static_headers, now } = results;
-    let reported = reported_verdict(selected, decision);
-    let wait = reported.and_then(|at| retry_after(&decision.verdicts[at]));
+    let LimitResults { decided, static_headers, now } = results;
+    let reported = decided.reported().map(|at| decided.at(at));
+    let wait = reported.and_then(DecidedLimit::retry_after);
     let seconds = wait.map(|wait| wait.ceil_secs().max(1));
-    let banned = reported.is_some_and(|at| matches!(decision.verdicts[at].answer, Err(Refusal::Banned(_))));
+    let banned = reported.is_some_and(|one| matches!(one.verdict.answer, Err(Refusal::Banned(_))));
     let reason = if banned { RefusalReason::Ban } else { RefusalReason::Limit };
     refused(reason);
 
@@ -263,19 +223,18 @@ pub fn refusal(
         add_policies(&static_headers.policies, now, headers);
     }
     headers.append_unchecked(X_REQUEST_ID.as_bytes(), id.as_bytes()); // valid by construction
-    if let Some(at) = reported {
-        RateLimitHeaders::of_verdict(at, results).add_refusal(seconds, headers);
+    let limit = reported.map(|one| one.selected.limit.config.name.as_str());
+    if let Some(reported) = reported {
+        RateLimitHeaders::of_verdict(reported, results).add_refusal(seconds, headers);
     }
     if static_headers.warns {
         add_warnings(warnings(results).as_deref().unwrap_or_default(), headers);
     }
     if is_grpc(parts) {
         response.status = StatusCode::OK;
-        let limit = reported.map(|at| selected[at].limit.config.name.as_str());
         grpc(headers, RESOURCE_EXHAUSTED, (reason, limit), wait);
     } else if let Some(reject) = reject {
-        let name = reported.map_or("", |at| selected[at].limit.config.name.as_str());
-        custom(&mut response, reject, (reason, name), seconds, id);
+        custom(&mut response, reject, (reason, limit.unwrap_or_default()), seconds, id);
     } else {
         response.body = LocalBody::Owned(problem(results, reason, seconds, id));
     }
@@ -290,10 +249,10 @@ fn problem(
     seconds: Option<u64>,
     id: &RequestId,
 ) -> Vec<u8> {
-    let LimitResults { selected, decision, .. } = results;
-    let violated = (0..decision.verdicts.len())
-        .map(|at| (selected[at].limit, &decision.verdicts[at]))
-        .filter(|(limit, verdict)| limit.enforces() && verdict.answer.is_err());
+    let violated = results
+        .decided
+        .iter()
+        .filter(|DecidedLimit { selected, verdict }| selected.limit.enforces() && verdict.answer.is_err());
     // Few long pieces: each one costs a check of the room.
     let (start, wait, reason) = match reason {
         RefusalReason::Ban => (
@@ -329,9 +288,9 @@ fn problem(
     out.extend_from_slice(id.as_bytes());
     out.extend_from_slice(b"\",\"violated-policies\":[");
     let mut quote: &[u8] = b"\"";
-    for (limit, _) in violated {
+    for DecidedLimit { selected, .. } in violated {
         out.extend_from_slice(quote);
-        out.extend_from_slice(limit.config.name.as_bytes());
+        out.extend_from_slice(selected.limit.config.name.as_bytes());
         quote = b"\",\"";
     }
     let has_any = quote.len() > 1;

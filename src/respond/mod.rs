@@ -9,7 +9,7 @@ mod static_headers;
 mod usage;
 
 pub use cors::{preflight, share};
-pub use limits::{LimitResults, RateLimitHeaders, refusal, reported_verdict, retry_after};
+pub use limits::{LimitResults, RateLimitHeaders, refusal};
 pub use problem::{LocalError, capabilities, fixed, redirect, unavailable};
 pub use ruled_headers::{Combination, RuledHeaders};
 pub use static_headers::{Policies, StaticHeaders};

@@ -13,7 +13,7 @@ use crate::message::LocalResponse;
 /// The client's limits with what remains of each, and the headers that any other response would have.
 pub fn usage(
     static_headers: &StaticHeaders,
-    usage: &[(SelectedLimit<'_>, Usage)],
+    usage: &[(&SelectedLimit<'_>, Usage)],
     now: Time,
 ) -> LocalResponse {
     let limits: Vec<serde_json::Value> = usage

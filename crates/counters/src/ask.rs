@@ -42,6 +42,12 @@ pub struct Verdict {
     pub usage: Usage,
 }
 
+impl<'a> AsRef<Ask<'a>> for Ask<'a> {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl<'a> Ask<'a> {
     /// Asks a limit that is counted in this process, at `at`.
     #[inline]

@@ -46,24 +46,26 @@ impl Decision {
 ///
 /// All keys are locked in the same order by every thread, then all are checked, then all are charged: a refusal by one
 /// takes nothing from any other, and of M concurrent requests exactly N pass.
+///
+/// Here and below, `asks` may be elements of any type that have an [`Ask`], so that a caller can keep more beside it.
 #[inline]
-pub fn decide(asks: &[Ask<'_>], queue: bool) -> Decision {
+pub fn decide<'a>(asks: &[impl AsRef<Ask<'a>>], queue: bool) -> Decision {
     decide_here(asks, queue, false)
 }
 
 /// Like [`decide`], but every charge is kept in the holds, so that it can be undone, and no ticket is given.
-pub fn decide_for_now(asks: &[Ask<'_>]) -> Decision {
+pub fn decide_for_now<'a>(asks: &[impl AsRef<Ask<'a>>]) -> Decision {
     decide_here(asks, false, true)
 }
 
 /// Like [`decide`], but every charge is kept in the holds, until a store has decided about other limits.
-pub fn decide_reserving(asks: &[Ask<'_>]) -> Decision {
+pub fn decide_reserving<'a>(asks: &[impl AsRef<Ask<'a>>]) -> Decision {
     decide_here(asks, true, true)
 }
 
 /// Whether an enforced limit would refuse now. Nothing is charged, and no refusal is counted.
-pub fn may_refuse(asks: &[Ask<'_>]) -> bool {
-    asks.iter().any(|ask| ask.limit.enforced && ask.refuses_at(ask.at, ask.cost))
+pub fn may_refuse<'a>(asks: &[impl AsRef<Ask<'a>>]) -> bool {
+    asks.iter().map(AsRef::as_ref).any(|ask| ask.limit.enforced && ask.refuses_at(ask.at, ask.cost))
 }
 
 /// Like `decide`. With `keep`, every charge is kept in the holds, so that it can be undone.
@@ -71,8 +73,9 @@ pub fn may_refuse(asks: &[Ask<'_>]) -> bool {
 /// Most requests have one limit, which is decided in one step without lists, unless it bans, delays, has late costs or is
 /// divided among processes.
 #[inline]
-fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
+fn decide_here<'a>(asks: &[impl AsRef<Ask<'a>>], queue: bool, keep: bool) -> Decision {
     if let [ask] = asks
+        && let ask = ask.as_ref()
         && ask.share == 1
         && ask.in_flight == 0
         && ask.limit.bans.is_none()
@@ -85,16 +88,21 @@ fn decide_here(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
         }
         return Decision::of_one(ask, &asked);
     }
-    decide_together(asks, queue, keep)
+    decide_together(&all(asks), queue, keep)
+}
+
+/// The asks without what surrounds them.
+pub(super) fn all<'a, 'b>(asks: &'b [impl AsRef<Ask<'a>>]) -> SmallVec<[&'b Ask<'a>; 2]> {
+    asks.iter().map(AsRef::as_ref).collect()
 }
 
 /// Locks all keys, checks them all, then charges them all.
-fn decide_together(asks: &[Ask<'_>], queue: bool, keep: bool) -> Decision {
+fn decide_together(asks: &[&Ask<'_>], queue: bool, keep: bool) -> Decision {
     let mut held = lock_keys(asks);
     let mut holds = Holds::default();
     let mut bans = ban_checks(asks, &held);
     let mut decision = evaluate(asks, &mut held, &mut bans, true, |index, key, delay, receipt| {
-        if let Some(hold) = held_by(&asks[index], key, delay, receipt, (queue, keep)) {
+        if let Some(hold) = held_by(asks[index], key, delay, receipt, (queue, keep)) {
             holds.push(hold);
         }
     });
@@ -131,20 +139,21 @@ fn held_by(
 }
 
 /// The verdicts of all limits about a request that is refused anyway. Nothing is charged.
-pub fn refuse(asks: &[Ask<'_>]) -> Decision {
-    let mut held = lock_keys(asks);
-    let mut bans = ban_checks(asks, &held);
-    evaluate(asks, &mut held, &mut bans, false, |_, _, _, _| {})
+pub fn refuse<'a>(asks: &[impl AsRef<Ask<'a>>]) -> Decision {
+    let asks = all(asks);
+    let mut held = lock_keys(&asks);
+    let mut bans = ban_checks(&asks, &held);
+    evaluate(&asks, &mut held, &mut bans, false, |_, _, _, _| {})
 }
 
 /// Locks the keys, in the same order in every thread.
-fn lock_keys<'a>(asks: &'a [Ask<'_>]) -> SmallVec<[(usize, DividedKey<'a>); 2]> {
+fn lock_keys<'a>(asks: &[&'a Ask<'_>]) -> SmallVec<[(usize, DividedKey<'a>); 2]> {
     let mut order: SmallVec<[usize; 2]> = (0..asks.len()).collect();
     if asks.len() > 1 {
         order.sort_unstable_by_key(|index| asks[*index].limit.counters.order);
     }
     let locked = |index: usize| {
-        let ask = &asks[index];
+        let ask = asks[index];
         let by = (ask.share, ask.in_flight);
         (index, ask.limit.counters.lock_key(ask.key, ask.at, ask.cost, by, ask.limit.own_quota()))
     };
@@ -152,7 +161,7 @@ fn lock_keys<'a>(asks: &'a [Ask<'_>]) -> SmallVec<[(usize, DividedKey<'a>); 2]> 
 }
 
 /// The bans of the asks' keys.
-fn ban_checks<'a>(asks: &'a [Ask<'_>], held: &[(usize, DividedKey<'_>)]) -> BanChecks<'a> {
+fn ban_checks<'a>(asks: &[&'a Ask<'_>], held: &[(usize, DividedKey<'_>)]) -> BanChecks<'a> {
     let alone = |index: usize| held.iter().any(|(at, key)| *at == index && key.key() == asks[index].key);
     asks.iter().enumerate().map(|(index, ask)| BanCheck::here(ask, alone(index))).collect()
 }
@@ -162,8 +171,8 @@ fn ban_checks<'a>(asks: &'a [Ask<'_>], held: &[(usize, DividedKey<'_>)]) -> BanC
 ///
 /// No limit counts a request that a ban refuses: otherwise a banned client would use up other limits too, and a store would
 /// have to see each of its requests.
-pub fn evaluate<K: KeyState>(
-    asks: &[Ask<'_>],
+pub fn evaluate<'a, K: KeyState>(
+    asks: &[impl AsRef<Ask<'a>>],
     keys: &mut [(usize, K)],
     bans: &mut [BanCheck<'_>],
     may_admit: bool,
@@ -174,7 +183,7 @@ pub fn evaluate<K: KeyState>(
     let mut verdicts: SmallVec<[Verdict; 2]> = SmallVec::new();
     verdicts.resize(asks.len(), Verdict { answer: Ok(Span::ZERO), usage: unknown });
     for (index, key) in &*keys {
-        let ask = &asks[*index];
+        let ask = asks[*index].as_ref();
         let mut answer = key.check(ask.at, ask.cost);
         let ban_left = bans[*index].left(ask.now);
         if let Some(left) = ban_left {
@@ -190,7 +199,7 @@ pub fn evaluate<K: KeyState>(
         verdicts[*index].answer = answer;
     }
     for (index, key) in keys {
-        let (ask, verdict) = (&asks[*index], &mut verdicts[*index]);
+        let (ask, verdict) = (asks[*index].as_ref(), &mut verdicts[*index]);
         let mut receipt = None;
         match verdict.answer {
             Ok(_) if admitted => receipt = Some(key.charge(ask.at, ask.cost)),

@@ -8,7 +8,6 @@ use crate::cut_reason::CutReason;
 use crate::limit_outcome::LimitOutcome;
 use crate::request::early_reject::EarlyReject;
 use crate::request::verdict::{Evaluated, Matched, SkipReason};
-use crate::respond::{reported_verdict, retry_after};
 use crate::shown_key::ShownKeys;
 use crate::snapshot::{Snapshot, Target};
 use crate::telemetry::span;
@@ -82,30 +81,30 @@ impl RequestContext {
 
     /// Logs the decision of the limits.
     pub fn log_evaluation(&self, evaluated: Evaluated<'_, '_>, config: &Config) {
-        let Evaluated { matched: Matched { selected, asks, skipped, .. }, decision, .. } = evaluated;
+        let (decided, decision) = (evaluated.decided(), evaluated.decision());
         self.note(|record| {
             let served = decision.admitted && !decision.unavailable;
             record.outcome = Some(if served { Outcome::Admitted } else { Outcome::Refused });
             if decision.unavailable {
                 return; // there are no verdicts
             }
-            if let Some(at) = reported_verdict(selected, decision) {
-                let verdict = &decision.verdicts[at];
-                record.limit = Some((selected[at].index, verdict.usage.remaining));
+            if let Some(reported) = decided.reported().map(|at| decided.at(at)) {
+                let selected = reported.selected;
+                record.limit = Some((selected.index, reported.verdict.usage.remaining));
                 if record.wants_key {
-                    record.key = ShownKeys::for_operators(config).text(&asks[at].text).map(Into::into);
+                    record.key = ShownKeys::for_operators(config).text(&selected.ask.text).map(Into::into);
                 }
-                record.retry_after = retry_after(verdict).filter(|_| !served);
+                record.retry_after = reported.retry_after().filter(|_| !served);
             }
             record.delay = decision.delay;
-            for (selected, verdict) in selected.iter().zip(&decision.verdicts) {
-                match selected.outcome(verdict) {
-                    LimitOutcome::CandidateRefused => record.candidate.push(selected.index),
-                    LimitOutcome::ShadowRefused => record.shadow.push(selected.index),
+            for one in decided.iter() {
+                match one.outcome() {
+                    LimitOutcome::CandidateRefused => record.candidate.push(one.selected.index),
+                    LimitOutcome::ShadowRefused => record.shadow.push(one.selected.index),
                     _ => {}
                 }
             }
-            let denied = skipped.iter().filter(|(_, why)| *why == SkipReason::WouldDeny);
+            let denied = evaluated.matched.skipped.iter().filter(|(_, why)| *why == SkipReason::WouldDeny);
             record.shadow.extend(denied.map(|(index, _)| *index));
         });
     }
