@@ -6,9 +6,10 @@ use std::sync::OnceLock;
 
 use http::{HeaderName, Request};
 use sluicegate::client_address::resolve;
-use sluicegate::request::early_exit::EarlyExit;
+use sluicegate::incoming::{self, Peer};
+use sluicegate::request::limit_selection::LimitSelection;
+use sluicegate::request::matching::{Matching, Step};
 use sluicegate::request::pipeline::evaluate;
-use sluicegate::request::verdict::Origin;
 use sluicegate::resources;
 use sluicegate::route::{folded, is_doubtful, is_plain};
 use sluicegate::snapshot::{Snapshot, SnapshotBuilder};
@@ -82,29 +83,26 @@ pub fn keys(data: &[u8]) {
     if !parts.headers.contains_key("host") {
         parts.headers.append("host", "api.test");
     }
-    let origin =
-        Origin { listener: 0, client: "127.0.0.1".parse().expect("an address"), tls: None, rules: &[] };
+    let request =
+        incoming::Request { head: &parts, peer: Peer::plain(0, "127.0.0.1".parse().expect("an address")) };
+    let now = Time::from_nanos(1);
     let fingerprints = || {
-        let found = sluicegate::request::pipeline::match_request(
-            snapshot,
-            origin,
-            &parts,
-            Time::from_nanos(1),
-            &|_| false,
-        );
-        let found = found.map(|found| {
-            assert!(found.selected.len() + found.skipped.len() >= found.route.limits.len());
-            found.selected.iter().map(|one| one.ask.key).collect::<Vec<_>>()
-        });
-        found.map_err(|stop| match stop {
-            EarlyExit::Rejected(why) => Some(why),
-            EarlyExit::Unauthenticated(denied) => Some(denied.reject),
-            EarlyExit::LikelyRefused(_) | EarlyExit::RulesUnknown(_) | EarlyExit::Ask { .. } => None,
-        })
+        let mut matching = Matching::new(snapshot, request, now);
+        let step = matching.step(&|_| false);
+        let LimitSelection { selected, skipped, .. } = matching.selection;
+        match step {
+            Step::Decide(found) if found.reject.is_none() => {
+                assert!(selected.len() + skipped.len() >= found.route.limits.len());
+                Ok(selected.iter().map(|one| one.ask.key).collect::<Vec<_>>())
+            }
+            Step::Decide(denied) => Err(denied.reject.map(|reject| *reject)),
+            Step::Answer(reject) => Err(Some(reject)),
+            Step::Refuse(_) | Step::LoadRules { .. } | Step::Ask { .. } => Err(None),
+        }
     };
     assert_eq!(fingerprints(), fingerprints());
-    if let Ok((matched, decision)) = evaluate(snapshot, origin, &parts, Time::from_nanos(1), false) {
-        assert_eq!(matched.selected.len(), decision.verdicts.len());
+    if let Ok((_, selection, decision)) = evaluate(snapshot, request, now, false) {
+        assert_eq!(selection.selected.len(), decision.verdicts.len());
     }
 }
 

@@ -33,6 +33,7 @@ pub mod file_watch;
 mod found_keys;
 pub mod history;
 pub mod http_client;
+pub mod incoming;
 pub mod keys;
 pub mod limit;
 pub mod limit_outcome;

@@ -8,8 +8,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::Path;
 
+use sluicegate::incoming::{Peer, Request};
 use sluicegate::request::pipeline::evaluate;
-use sluicegate::request::verdict::Origin;
 use sluicegate::resources;
 use sluicegate::snapshot::SnapshotBuilder;
 use sluicegate_limiter::{Span, Time};
@@ -63,13 +63,14 @@ fn a_remembered_token_allocates_nothing() {
     let request = http::Request::builder().uri("/v1/items").header("host", "api.test");
     let parts: RequestHead =
         request.header("authorization", format!("Bearer {token}")).body(()).unwrap().into_parts().0.into();
-    let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None, rules: &[] };
+    let peer = Peer::plain(0, "203.0.113.9".parse().unwrap());
     for turn in 0..100 {
         let before = ALLOCATIONS.get();
-        let (matched, decision) =
-            evaluate(&snapshot, origin, &parts, now.plus(Span::from_millis(turn)), true).unwrap();
+        let (_, selection, decision) =
+            evaluate(&snapshot, Request { head: &parts, peer }, now.plus(Span::from_millis(turn)), true)
+                .unwrap();
         let allocations = ALLOCATIONS.get() - before;
-        assert_eq!(matched.selected.len(), 2);
+        assert_eq!(selection.selected.len(), 2);
         assert_eq!(decision.admitted, turn < 5);
         if turn > 0 {
             assert_eq!(allocations, 0, "turn {turn}");
@@ -106,12 +107,12 @@ fn allocates_nothing(rules: &str, folder: &Path) {
         .header("x-api-key", "k1")
         .header("user-agent", "test");
     let parts: RequestHead = request.body(()).unwrap().into_parts().0.into();
-    let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None, rules: &[] };
+    let peer = Peer::plain(0, "203.0.113.9".parse().unwrap());
     let (mut admitted, mut refused) = (0, 0);
     for turn in 0..1_000 {
         let at = now.plus(Span::from_millis(turn));
         let before = ALLOCATIONS.get();
-        let (_, decision) = evaluate(&snapshot, origin, &parts, at, true).unwrap();
+        let (_, _, decision) = evaluate(&snapshot, Request { head: &parts, peer }, at, true).unwrap();
         let allocations = ALLOCATIONS.get() - before;
         if turn > 0 {
             assert_eq!(allocations, 0, "turn {turn}"); // the first request allocates the slots of its shard

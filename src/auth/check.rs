@@ -5,7 +5,6 @@
 //! headers that they depend on.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,6 +20,7 @@ use super::read::{check_name, check_plan};
 use super::remembered::{Digest, Remembered, hash};
 use super::{Stop, Unproven};
 use crate::clock::Clock;
+use crate::incoming::Request;
 use sluicegate_config::{CheckConfig, OnFailure, PathError, normalize, normalize_encoded_slashes};
 use sluicegate_wire::{Headers, RequestHead};
 
@@ -99,16 +99,6 @@ pub struct Question {
     check: Arc<Check>,
     /// What its answer is remembered by.
     digest: Option<Digest>,
-}
-
-/// What the service is told of a request.
-pub struct Asked<'a> {
-    /// The head as the client sent it.
-    pub parts: &'a RequestHead,
-    /// `http` or `https`.
-    pub scheme: &'static str,
-    /// The address of the client.
-    pub client: IpAddr,
 }
 
 impl Check {
@@ -226,8 +216,8 @@ impl Check {
         }
     }
 
-    fn call(&self, asked: &Asked<'_>) -> Call {
-        let Asked { parts, scheme, client } = asked;
+    fn call(&self, request: Request<'_>) -> Call {
+        let parts = request.head;
         let host = parts.target.authority().map(str::as_bytes).or_else(|| parts.headers.get(HOST));
         let mut headers = HeaderMap::new();
         let mut add = |name: &'static str, value: &[u8]| {
@@ -236,10 +226,10 @@ impl Check {
             }
         };
         add("x-forwarded-method", parts.method.as_str().as_bytes());
-        add("x-forwarded-proto", scheme.as_bytes());
+        add("x-forwarded-proto", request.scheme().as_bytes());
         add("x-forwarded-host", host.unwrap_or_default());
         add("x-forwarded-uri", uri(parts).as_bytes());
-        add("x-forwarded-for", client.to_string().as_bytes());
+        add("x-forwarded-for", request.peer.client.to_string().as_bytes());
         headers.insert(USER_AGENT, HeaderValue::from_static("sluicegate"));
         for name in &self.config.headers {
             headers.remove(name);
@@ -297,9 +287,9 @@ impl Check {
 impl Question {
     /// What the service says. The answer is remembered where the configuration says so, and of equal questions one is
     /// asked.
-    pub async fn ask(self, asked: &Asked<'_>, clock: Clock) -> Told {
+    pub async fn ask(self, request: Request<'_>, clock: Clock) -> Told {
         let Self { check, digest } = self;
-        let call = check.call(asked);
+        let call = check.call(request);
         let key = digest.unwrap_or_else(|| {
             let number = check.calls.fetch_add(1, Ordering::Relaxed);
             let mut key = [0; 32];

@@ -21,10 +21,11 @@ use std::sync::Arc;
 
 use sluicegate_limiter::Time;
 
-use self::check::{Admission, Asked, Check, Refusal};
+use self::check::{Admission, Check, Refusal};
 use self::introspection::Introspection;
 use self::jwt::{Jwt, TokenError, Verified};
 use crate::clock::Clock;
+use crate::incoming::{Request, Routed};
 use crate::request_value;
 use sluicegate_config::{ApiKeyConfig, Priority, RateSource};
 use sluicegate_wire::{Headers, RequestHead};
@@ -46,6 +47,15 @@ pub struct Identity<'s> {
     pub token: Option<Arc<Verified>>,
     /// What the external check says.
     pub admission: Option<Arc<Admission>>,
+}
+
+/// A request with its route and the identity of its sender.
+#[derive(Clone, Copy)]
+pub struct Identified<'r> {
+    /// The request.
+    pub routed: &'r Routed<'r>,
+    /// The identity, which may be anonymous.
+    pub identity: &'r Identity<'r>,
 }
 
 impl Identity<'_> {
@@ -200,10 +210,10 @@ impl Answers {
     }
 
     /// Asks, and adds the answer.
-    pub async fn ask(&mut self, question: Question, asked: &Asked<'_>, clock: Clock) {
+    pub async fn ask(&mut self, question: Question, request: Request<'_>, clock: Clock) {
         match question {
             Question::Token(question) => self.token = Some(question.ask(clock).await),
-            Question::Check(question) => self.check = Some(question.ask(asked, clock).await),
+            Question::Check(question) => self.check = Some(question.ask(request, clock).await),
         }
     }
 }

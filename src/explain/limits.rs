@@ -8,7 +8,8 @@ use sluicegate_limiter::{Refusal, Span, Usage};
 
 use crate::limit::{Ask, SelectedLimit};
 use crate::limit_outcome::LimitOutcome;
-use crate::request::verdict::{Evaluated, SkipReason};
+use crate::request::limit_selection::SkipReason;
+use crate::request::verdict::Evaluated;
 use crate::rules::KeyQuestion;
 use crate::snapshot::Snapshot;
 
@@ -112,7 +113,7 @@ impl Snapshot {
             all.push(limit);
         }
         all.sort_by_key(|limit| limit.candidate); // behind those that decide
-        for (index, reason) in &evaluated.matched.skipped {
+        for (index, reason) in evaluated.skipped {
             let (outcome, why) = match reason {
                 SkipReason::Exempt => (LimitOutcome::Exempt, "the client, its plan or its key is exempt"),
                 SkipReason::NoKey => {

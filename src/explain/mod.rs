@@ -26,13 +26,13 @@ use crate::auth::Answers;
 use crate::client_address;
 use crate::clock::Clock;
 use crate::found_keys::meant_consumer;
+use crate::incoming::{Peer, Request};
 use crate::limit::{Ask, SlowerLane, Store, preview_shares};
 use crate::message::{LocalResponse, RequestId};
 use crate::refusal_reason::RefusalReason;
-use crate::request::early_exit::EarlyExit;
 use crate::request::early_reject::{EarlyReject, response};
-use crate::request::pipeline::match_answered;
-use crate::request::verdict::{Evaluated, Matched, Origin};
+use crate::request::matching::{Matching, Step};
+use crate::request::verdict::{Evaluated, Matched};
 use crate::respond::{RateLimitHeaders, refusal, unavailable};
 use crate::route::{Misses, RouteQuery, host};
 use crate::shown_key::ShownKeys;
@@ -149,39 +149,42 @@ impl Snapshot {
         explanation: &mut Explanation,
         parts: &RequestHead,
         (listener, client): (usize, IpAddr),
-        mut answers: Answers,
+        answers: Answers,
         live: Option<&Live>,
         now: Time,
     ) {
-        let mut rules = Vec::new();
-        let (mut matched, reject) = loop {
-            let origin = Origin { listener, client, tls: None, rules: &rules };
-            match match_answered(self, origin, parts, now, &|_| false, &answers) {
-                Ok(matched) => break (matched, None),
-                Err(EarlyExit::LikelyRefused(matched)) => break (*matched, None),
-                Err(EarlyExit::Unauthenticated(exit)) => break (exit.matched, Some(exit.reject)),
-                Err(EarlyExit::RulesUnknown(exit)) => match (&self.rules, live) {
-                    (Some(in_force), Some(_)) if rules.is_empty() => {
-                        rules = in_force.rules.load(&exit.questions).await;
+        let request = Request { head: parts, peer: Peer::plain(listener, client) };
+        let mut matching = Matching::new(self, request, now);
+        matching.known.answers = answers;
+        let mut matched = loop {
+            match matching.step(&|_| false) {
+                Step::Decide(matched) | Step::Refuse(matched) => break matched,
+                Step::LoadRules { questions, .. } => match (&self.rules, live) {
+                    (Some(in_force), Some(_)) if matching.known.rules.is_empty() => {
+                        matching.known.rules = in_force.rules.load(&questions).await;
+                        matching.known.without_rules = true; // what is still not known
                     }
-                    _ => break (exit.matched, None),
+                    _ => matching.known.without_rules = true,
                 },
-                Err(EarlyExit::Ask { question, .. }) => {
-                    let assumed = answers.ask_or_assume(*question, live.map(|live| live.clock)).await;
+                Step::Ask { question, .. } => {
+                    let clock = live.map(|live| live.clock);
+                    let assumed = matching.known.answers.ask_or_assume(*question, clock).await;
                     explanation.detail = explanation.detail.take().or(assumed.map(str::to_owned));
                 }
-                Err(EarlyExit::Rejected(reject)) => return self.rejected(explanation, &reject, parts),
+                Step::Answer(reject) => return self.rejected(explanation, &reject, parts),
             }
         };
-        let told = self.told(&mut matched.asks_mut(), live).await;
+        let reject = matched.reject.take();
+        let mut selection = matching.selection;
+        let told = self.told(&mut selection.asks_mut(), live).await;
         explanation.route = Some(matched.route.name.clone());
         explanation.consumer = matched.identity.consumer().map(str::to_owned);
         explanation.plan = matched.identity.plan().map(str::to_owned);
         let unavailable = told.iter().any(|told| matches!(told, Told::Away));
         let states: Vec<_> = told.into_iter().map(Told::state).collect();
-        let mut decision = preview(&matched.selected, &states);
-        preview_shares(&matched.selected, now, &mut decision);
-        let decision = match SlowerLane::after(decision, &matched.selected) {
+        let mut decision = preview(&selection.selected, &states);
+        preview_shares(&selection.selected, now, &mut decision);
+        let decision = match SlowerLane::after(decision, &selection.selected) {
             Err(decision) => *decision,
             Ok(lane) => {
                 // Of the lane, only what this process knows.
@@ -190,9 +193,9 @@ impl Snapshot {
                 lane.decided(decision)
             }
         };
-        let evaluated = matched.with_decision(&decision, now);
+        let evaluated = matched.with_decision(&selection, &decision, now);
         explanation.limits = self.explained(evaluated, &states).await;
-        self.answered(explanation, evaluated, reject.as_ref(), unavailable, parts);
+        self.answered(explanation, evaluated, reject.as_deref(), unavailable, parts);
     }
 
     /// What the store says of the limits that it counts. Their asks get the time of the store.

@@ -11,67 +11,31 @@ use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 
-use http::Method;
 pub use sluicegate_counters::{Fingerprint, KeySecret, KeyText};
 use smallvec::{SmallVec, smallvec};
 
-use crate::auth::jwt::Verified;
+use crate::auth::Identified;
+use crate::incoming::{Peer, Routed};
 use crate::request_value::{self, Bytes, RequestValue, cookie, query_parameter};
 use crate::route::folded;
-use crate::tls::Identified;
-use sluicegate_config::{ApiKeyConfig, KeySpec, Part, ValueForm};
-use sluicegate_wire::Headers;
+use sluicegate_config::{KeySpec, Part, ValueForm};
+use sluicegate_wire::RequestHead;
 
 pub use self::network::{mask, network};
 pub use self::stored_form::{Forms, stored_form};
 pub(crate) use self::text::parts_of;
 
-/// The request as keys see it.
-#[derive(Clone, Debug)]
-pub struct Subject<'a> {
-    /// The client's address.
-    pub client: IpAddr,
-    /// Bits of an IPv6 address that make one client.
-    pub ipv6_prefix: u8,
-    /// Where the API key is, and which are known.
-    pub api_key: &'a ApiKeyConfig,
-    /// Whether it has the API key of a known consumer.
-    pub known_key: bool,
-    /// The consumer.
-    pub consumer: Option<&'a str>,
-    /// The host, lower case, without port.
-    pub host: &'a str,
-    /// The method.
-    pub method: &'a Method,
-    /// The path in normal form.
-    pub path: &'a str,
-    /// Whether all spellings of a path, and of its parameters, are one key.
-    pub folded: bool,
-    /// The query as it came.
-    pub query: Option<&'a str>,
-    /// The request's headers.
-    pub headers: &'a Headers,
-    /// The route's name.
-    pub route: &'a str,
-    /// The parameters of its path.
-    pub params: &'a [(&'a str, &'a str)],
-    /// The verified token.
-    pub token: Option<&'a Verified>,
-    /// The owner of the client's verified certificate.
-    pub certified: Option<&'a Identified>,
-}
-
 /// The fingerprint of the request's key, or `None` if it lacks one of the parts. With `text`, the key in full
 /// is appended there.
 pub fn fingerprint(
     spec: &KeySpec,
-    subject: &Subject<'_>,
+    request: Identified<'_>,
     secret: &KeySecret,
     mut text: Option<&mut KeyText>,
 ) -> Option<Fingerprint> {
     let mut hasher = secret.build_hasher();
     for alternatives in spec.alternatives() {
-        let (index, found) = first(alternatives, subject)?;
+        let (index, found) = first(alternatives, request)?;
         write_part(&mut hasher, index, found.bytes());
         if let Some(text) = text.as_deref_mut() {
             text::write(&alternatives[index], found.bytes(), text);
@@ -82,18 +46,18 @@ pub fn fingerprint(
 
 /// A hash of the request's key that is the same on every gateway, or `None` if it lacks one of the parts. It is
 /// no secret: whoever chooses keys can have them meet.
-pub fn affinity(spec: &KeySpec, subject: &Subject<'_>) -> Option<u64> {
+pub fn affinity(spec: &KeySpec, request: Identified<'_>) -> Option<u64> {
     let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
     for alternatives in spec.alternatives() {
-        let (index, found) = first(alternatives, subject)?;
+        let (index, found) = first(alternatives, request)?;
         write_part(&mut hasher, index, found.bytes());
     }
     Some(hasher.finish())
 }
 
 /// Whether what a request lacks of its key can be had with a token.
-pub fn lacks_user(spec: &KeySpec, subject: &Subject<'_>) -> bool {
-    let lacking = spec.alternatives().iter().find(|alternatives| first(alternatives, subject).is_none());
+pub fn lacks_user(spec: &KeySpec, request: Identified<'_>) -> bool {
+    let lacking = spec.alternatives().iter().find(|alternatives| first(alternatives, request).is_none());
     lacking.is_some_and(|alternatives| alternatives.iter().any(Part::is_of_user))
 }
 
@@ -215,42 +179,46 @@ fn write_part(hasher: &mut impl Hasher, index: usize, bytes: &[u8]) {
     hasher.write(bytes);
 }
 
-fn first<'a>(alternatives: &'a [Part], subject: &'a Subject<'_>) -> Option<(usize, RequestValue<'a>)> {
-    alternatives.iter().enumerate().find_map(|(index, part)| Some((index, value_of(part, subject)?)))
+fn first<'a>(alternatives: &'a [Part], request: Identified<'a>) -> Option<(usize, RequestValue<'a>)> {
+    alternatives.iter().enumerate().find_map(|(index, part)| Some((index, value_of(part, request)?)))
 }
 
 /// The request's value. What is empty, or given twice, is not there: a client cannot choose between two.
-fn value_of<'a>(part: &'a Part, subject: &'a Subject<'_>) -> Option<RequestValue<'a>> {
+fn value_of<'a>(part: &'a Part, request: Identified<'a>) -> Option<RequestValue<'a>> {
+    let Identified { routed, identity } = request;
+    let Routed { request, config, .. } = *routed;
+    let Peer { client, .. } = request.peer;
+    let RequestHead { headers, target, .. } = request.head;
     let bytes = match part {
         Part::Ip => {
-            return Some(RequestValue::Owned(address_bytes(mask(subject.client, subject.ipv6_prefix))));
+            return Some(RequestValue::Owned(address_bytes(mask(client, config.client_ip.ipv6_prefix))));
         }
         Part::IpPrefix(_) | Part::Ipv4Prefix(_) => {
-            let counted = network_of(part, subject.client, subject.ipv6_prefix);
+            let counted = network_of(part, client, config.client_ip.ipv6_prefix);
             return Some(RequestValue::Owned(address_bytes(counted)));
         }
         Part::Global => return Some(RequestValue::Borrowed(b"")),
         // An unknown key is no key, or a new one with each request would be a new counter with each.
-        Part::ApiKey if subject.api_key.consumers.is_some() && !subject.known_key => return None,
+        Part::ApiKey if config.api_key.consumers.is_some() && identity.key.is_none() => return None,
         Part::ApiKey => {
-            return request_value::api_key(&subject.api_key.source, subject.headers, subject.query);
+            return request_value::api_key(&config.api_key.source, headers, target.query());
         }
-        Part::Consumer => subject.consumer?.as_bytes(),
-        Part::Host => subject.host.as_bytes(),
-        Part::Method => subject.method.as_str().as_bytes(),
-        Part::Path => return spelled(subject.path, subject.folded),
+        Part::Consumer => identity.consumer()?.as_bytes(),
+        Part::Host => routed.host.as_bytes(),
+        Part::Method => request.head.method.as_str().as_bytes(),
+        Part::Path => return spelled(routed.path, routed.folded),
         Part::Param(name) => {
-            let (_, value) = subject.params.iter().find(|(param, _)| param == name)?;
-            return spelled(value, subject.folded);
+            let (_, value) = routed.params.iter().find(|(param, _)| param == name)?;
+            return spelled(value, routed.folded);
         }
-        Part::Route => subject.route.as_bytes(),
-        Part::Header(name) => subject.headers.only(name)?,
-        Part::Query(name) => return query_parameter(subject.query?, name),
-        Part::Cookie(name) => cookie(subject.headers, name)?,
-        Part::User => subject.token?.user()?.as_bytes(),
-        Part::Claim(name) => subject.token?.claim(name)?.as_bytes(),
-        Part::TlsSubject => subject.certified?.subject.as_bytes(),
-        Part::TlsFingerprint => subject.certified?.fingerprint.as_bytes(),
+        Part::Route => routed.route().name.as_bytes(),
+        Part::Header(name) => headers.only(name)?,
+        Part::Query(name) => return query_parameter(target.query()?, name),
+        Part::Cookie(name) => cookie(headers, name)?,
+        Part::User => identity.token.as_deref()?.user()?.as_bytes(),
+        Part::Claim(name) => identity.token.as_deref()?.claim(name)?.as_bytes(),
+        Part::TlsSubject => request.certificate()?.subject.as_bytes(),
+        Part::TlsFingerprint => request.certificate()?.fingerprint.as_bytes(),
     };
     (!bytes.is_empty()).then_some(RequestValue::Borrowed(bytes))
 }

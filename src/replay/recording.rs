@@ -11,8 +11,7 @@ use sluicegate_limiter::{Span, Time};
 use super::Request;
 use super::answered::Answered;
 use super::ending::Ending;
-use crate::limit::Limit;
-use crate::request::verdict::Matched;
+use crate::limit::{Limit, SelectedLimit};
 use crate::snapshot::Snapshot;
 
 /// The most requests and questions that are kept, of 24 bytes each.
@@ -94,14 +93,14 @@ impl<'s> Recording<'s> {
     pub(super) fn add(
         &mut self,
         snapshot: &'s Snapshot,
-        (matched, now): (&Matched<'s>, Time),
+        (selected, now): (&[SelectedLimit<'s>], Time),
         request: &Request,
         status: Option<StatusCode>,
     ) {
         if self.why_not.is_some() {
             return;
         }
-        if let Err(why) = self.try_add(snapshot, (matched, now), request, status) {
+        if let Err(why) = self.try_add(snapshot, (selected, now), request, status) {
             *self = Self { why_not: Some(why), ..Self::default() };
         }
     }
@@ -109,7 +108,7 @@ impl<'s> Recording<'s> {
     fn try_add(
         &mut self,
         snapshot: &'s Snapshot,
-        (matched, now): (&Matched<'s>, Time),
+        (selected, now): (&[SelectedLimit<'s>], Time),
         request: &Request,
         status: Option<StatusCode>,
     ) -> Result<(), &'static str> {
@@ -120,7 +119,7 @@ impl<'s> Recording<'s> {
                 "there are too many requests to decide them again and again: replay a part of the log",
             );
         }
-        for one in &matched.selected {
+        for one in selected {
             if one.limit.fair.is_some() || one.limit.penalty.is_some() {
                 return Err("limits with `fair` or `penalty` are beside them");
             }
@@ -149,7 +148,7 @@ impl<'s> Recording<'s> {
             micros: micros
                 .and_then(|micros| std::num::NonZeroU32::new(u32::try_from(micros).unwrap_or(u32::MAX))),
             status: status.map_or(0, |status| status.as_u16()),
-            asks: u16::try_from(matched.selected.len()).map_err(|_| LARGE)?,
+            asks: u16::try_from(selected.len()).map_err(|_| LARGE)?,
         });
         Ok(())
     }

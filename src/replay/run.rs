@@ -21,14 +21,15 @@ use super::unmatched::Unmatched;
 use crate::access_log::Outcome;
 use crate::auth::Answers;
 use crate::client_address;
+use crate::incoming::{self, Peer};
 use crate::keys::KeyText;
 use crate::limit::{self, Decided, DecidedLimit, Decision, Limit, SelectedLimit};
 use crate::limit_outcome::LimitOutcome;
-use crate::request::early_exit::{EarlyExit, Unauthenticated};
 use crate::request::early_reject::EarlyReject;
-use crate::request::pipeline::match_answered;
-use crate::request::verdict::{Matched, Origin, SkipReason};
-use crate::snapshot::{Snapshot, Target};
+use crate::request::limit_selection::{LimitSelection, SkipReason};
+use crate::request::matching::{Matching, Step};
+use crate::request::verdict::Matched;
+use crate::snapshot::Snapshot;
 
 /// The state of a replay.
 pub struct Replay<'s> {
@@ -138,49 +139,30 @@ impl<'s> Replay<'s> {
             &parts.headers,
         );
         self.trust.client(request, client);
-        let origin = Origin { listener: self.listener, client, tls: None, rules: &[] };
+        let incoming = incoming::Request { head: &parts, peer: Peer::plain(self.listener, client) };
         let answers = Answers::of_log(request.identity.clone());
-        let reject = match match_answered(
-            snapshot,
-            origin,
-            &parts,
-            self.now,
-            &|selected| limit::may_refuse(selected),
-            &answers,
-        ) {
-            Ok(matched) if matches!(matched.route.target, Target::Usage) => {
+        let mut matching = Matching::new(snapshot, incoming, self.now);
+        matching.known.answers = answers;
+        matching.known.without_rules = true;
+        let reject = match matching.step(&|selected| limit::may_refuse(selected)) {
+            Step::Decide(matched) if matched.reject.is_some() => {
+                return self.unauthenticated(matched, matching.selection, request);
+            }
+            Step::Decide(matched) if matched.is_to_be_served() => {
+                return self.evaluate(&matched, matching.selection, request, request.status);
+            }
+            Step::Decide(matched) => {
                 return Row {
                     outcome: Outcome::Admitted, // it is answered without a charge
                     route: Some(&matched.route.name),
                     ..Row::unmatched(client)
                 };
             }
-            Ok(matched) => return self.evaluate(matched, request, request.status),
-            // A replay has no rules.
-            Err(EarlyExit::RulesUnknown(unknown)) => {
-                return self.evaluate(unknown.matched, request, request.status);
-            }
             // Nothing is released meanwhile, so the limits do refuse.
-            Err(EarlyExit::LikelyRefused(matched)) => return self.evaluate(*matched, request, None),
-            Err(EarlyExit::Unauthenticated(unauthenticated)) => {
-                let Unauthenticated { matched, reject } = *unauthenticated;
-                let row = self.evaluate(matched, request, Some(StatusCode::UNAUTHORIZED));
-                let limit = match &reject {
-                    EarlyReject::KeyMissing { limit: name, .. } => {
-                        let mut limits = self.snapshot.limits.iter();
-                        let index = limits.position(|limit| limit.config.name == *name);
-                        index.into_iter().for_each(|index| self.counts[index].without_key += 1);
-                        index.map(|index| self.snapshot.limits[index].config.name.as_str())
-                    }
-                    _ => None,
-                };
-                return match row.outcome {
-                    Outcome::Admitted => Row { outcome: Outcome::Refused, limit, remaining: None, ..row },
-                    _ => row,
-                };
-            }
-            Err(EarlyExit::Ask { .. }) => return Row::unmatched(client), // all is answered
-            Err(EarlyExit::Rejected(reject)) => reject,
+            Step::Refuse(matched) => return self.evaluate(&matched, matching.selection, request, None),
+            // All is answered.
+            Step::Ask { .. } | Step::LoadRules { .. } => return Row::unmatched(client),
+            Step::Answer(reject) => reject,
         };
         let unmatched = Row::unmatched(client);
         match reject {
@@ -199,49 +181,74 @@ impl<'s> Replay<'s> {
         }
     }
 
+    /// Evaluates the limits of a request whose authentication failed.
+    fn unauthenticated(
+        &mut self,
+        matched: Matched<'s>,
+        selection: LimitSelection<'s>,
+        request: &Request,
+    ) -> Row<'s> {
+        let row = self.evaluate(&matched, selection, request, Some(StatusCode::UNAUTHORIZED));
+        let limit = match matched.reject.as_deref() {
+            Some(EarlyReject::KeyMissing { limit: name, .. }) => {
+                let mut limits = self.snapshot.limits.iter();
+                let index = limits.position(|limit| limit.config.name == *name);
+                index.into_iter().for_each(|index| self.counts[index].without_key += 1);
+                index.map(|index| self.snapshot.limits[index].config.name.as_str())
+            }
+            _ => None,
+        };
+        match row.outcome {
+            Outcome::Admitted => Row { outcome: Outcome::Refused, limit, remaining: None, ..row },
+            _ => row,
+        }
+    }
+
     /// Evaluates the limits; `status` is that of the response if they admit the request.
     fn evaluate(
         &mut self,
-        mut matched: Matched<'s>,
+        matched: &Matched<'s>,
+        mut selection: LimitSelection<'s>,
         request: &Request,
         status: Option<StatusCode>,
     ) -> Row<'s> {
-        let enforced = matched.selected.iter().filter(|one| !one.candidate && one.limit.enforces()).count();
-        for one in matched.selected.iter().filter(|one| !one.candidate) {
+        let enforced = selection.selected.iter().filter(|one| !one.candidate && one.limit.enforces()).count();
+        for one in selection.selected.iter().filter(|one| !one.candidate) {
             let count = &mut self.counts[one.index];
             count.beside += u64::from(enforced > usize::from(one.limit.enforces()));
             *(if one.lacks_key() { &mut count.without_key } else { &mut count.asked }) += 1;
         }
-        for (index, why) in &matched.skipped {
+        for (index, why) in &selection.skipped {
             let count = &mut self.counts[*index];
             count.without_key += u64::from(matches!(why, SkipReason::NoKey | SkipReason::WouldDeny));
             count.shadow_refused += u64::from(*why == SkipReason::WouldDeny);
         }
-        let mut decision = matched.decide(self.now, false);
+        let mut decision = selection.decide(self.now, false);
         let answered = Answered::new(self.snapshot, request, status);
         if let Some(recording) = &mut self.recording {
-            recording.add(self.snapshot, (&matched, self.now), request, status);
+            recording.add(self.snapshot, (&selection.selected, self.now), request, status);
         }
         if let Some(statistics) = &mut self.statistics {
-            observe(statistics, &self.snapshot.limits, &matched, &decision, (self.now, &answered));
+            let decided = Decided { selected: &selection.selected, decision: &decision };
+            observe(statistics, &self.snapshot.limits, matched, decided, (self.now, &answered));
         }
         if let Some(comparison) = &mut self.comparison {
-            comparison.add(&matched.selected, &answered);
+            comparison.add(&selection.selected, &answered);
         }
-        let reported = Decided { selected: &matched.selected, decision: &decision }.reported();
-        let key = reported.map(|at| std::mem::take(&mut matched.selected[at].ask.text)).unwrap_or_default();
-        self.row(&matched, &mut decision, (reported, key), request, &answered)
+        let reported = Decided { selected: &selection.selected, decision: &decision }.reported();
+        let key = reported.map(|at| std::mem::take(&mut selection.selected[at].ask.text)).unwrap_or_default();
+        self.row((matched, &selection), &mut decision, (reported, key), request, &answered)
     }
 
     fn row(
         &mut self,
-        matched: &Matched<'s>,
+        (matched, selection): (&Matched<'s>, &LimitSelection<'s>),
         decision: &mut Decision,
         (reported, key): (Option<usize>, KeyText),
         request: &Request,
         answered: &Answered<'_>,
     ) -> Row<'s> {
-        let decided = Decided { selected: &matched.selected, decision };
+        let decided = Decided { selected: &selection.selected, decision };
         let (mut shadow, mut candidate) = (Vec::new(), Vec::new());
         for one in decided.iter() {
             let SelectedLimit { limit, index, candidate: is_candidate, .. } = *one.selected;
@@ -259,7 +266,7 @@ impl<'s> Replay<'s> {
                 _ => count.admitted += u64::from(decision.admitted && !is_candidate),
             }
         }
-        let denied = matched.skipped.iter().filter(|(_, why)| *why == SkipReason::WouldDeny);
+        let denied = selection.skipped.iter().filter(|(_, why)| *why == SkipReason::WouldDeny);
         shadow.extend(denied.map(|(index, _)| self.snapshot.limits[*index].config.name.as_str()));
         let reported = reported.map(|at| decided.at(at));
         let refused = reported.filter(|_| !decision.admitted);
@@ -292,12 +299,13 @@ fn observe(
     statistics: &mut Statistics,
     limits: &[Arc<Limit>],
     matched: &Matched<'_>,
-    decision: &Decision,
+    decided: Decided<'_, '_>,
     (now, answered): (Time, &Answered<'_>),
 ) {
+    let decision = decided.decision;
     let identity = (matched.identity.plan(), matched.identity.consumer());
     statistics.groups.add(&matched.route.name, identity, !decision.admitted);
-    for one in (Decided { selected: &matched.selected, decision }).iter() {
+    for one in decided.iter() {
         let SelectedLimit { limit, index, candidate, ref ask, .. } = *one.selected;
         if candidate {
             continue;

@@ -17,23 +17,23 @@ use sluicegate_limiter::Time;
 use super::ending::Ending;
 use super::remember::Refused;
 use super::view::View;
-use crate::auth::check::Asked;
-use crate::auth::{Answers, ConsumerHeaders, Question};
+use crate::auth::{self, Answers, Question};
 use crate::client_address;
 use crate::client_connection::Connection;
 use crate::cut_answers::CutAnswer;
 use crate::cut_reason::CutReason;
+use crate::incoming::{Peer, Request};
 use crate::limit::Holds;
 use crate::message::{LocalResponse, RequestId};
 use crate::metrics::{ConsumerOutcome, Seat};
 use crate::refusal_reason::RefusalReason;
 use crate::request::cost::settled;
-use crate::request::verdict::Origin;
+use crate::request::disposition::Admitted;
 use crate::respond::{self, LocalError};
 use crate::rewrite::{Values, apply};
 use crate::snapshot::Snapshot;
 use crate::trace::Trace;
-use crate::upstream::{BodyError, Exchange, ForwardError, ForwardFacts, ForwardPolicy, error_chain};
+use crate::upstream::{BodyError, Exchange, ForwardError, ForwardFacts, error_chain};
 use crate::worker_state::Deadline;
 use sluicegate_config::{CorsConfig, ForwardedHeader};
 use sluicegate_wire::{Headers, RequestHead};
@@ -154,38 +154,39 @@ impl RequestContext {
         self.exchange.id()
     }
 
-    /// Where the request comes from, as matching needs it.
-    pub(crate) fn origin(&self) -> Origin<'_> {
-        let connection = self.connection();
-        Origin {
+    /// Where the request comes from, which is this connection.
+    pub(super) fn peer<'c>(&self, connection: &'c Connection) -> Peer<'c> {
+        Peer {
             listener: connection.listener_index(),
             client: self.client,
+            trusted: self.trusts_peer,
             tls: connection.tls.as_deref(),
-            rules: &[],
         }
     }
 
+    /// The request, of which this is the head.
+    pub(super) fn request<'r>(&'r self, head: &'r RequestHead) -> Request<'r> {
+        Request { head, peer: self.peer(self.connection()) }
+    }
+
     /// What the upstream is told of the request, or what decides that.
-    pub(crate) fn forward_facts<'a>(
-        &self,
+    pub(super) fn forward_facts<'a>(
+        &'a self,
         snapshot: &'a Snapshot,
-        policy: ForwardPolicy,
-        affinity: Option<u64>,
-        consumer: Option<ConsumerHeaders<'a>>,
+        admitted: &'a Admitted<'_>,
     ) -> ForwardFacts<'a> {
         let config = &snapshot.config;
-        let listener = config.listeners.get(self.connection().listener_index());
+        let peer = self.peer(self.connection());
         let client_header = match &config.client_ip.header {
             ForwardedHeader::Single(name) => Some(name),
             _ => None,
         };
         ForwardFacts {
-            policy,
-            consumer,
-            affinity,
-            client: self.client,
-            listener: listener.and_then(|listener| listener.address.tcp()),
-            trusts_peer: self.trusts_peer,
+            peer,
+            policy: admitted.route.forward,
+            consumer: auth::consumer_headers(&config.api_key, snapshot.check.as_deref(), &admitted.identity),
+            affinity: admitted.affinity,
+            listener: config.listeners.get(peer.listener).and_then(|listener| listener.address.tcp()),
             client_header,
             underscores: &snapshot.underscores,
         }
@@ -218,10 +219,8 @@ impl RequestContext {
     }
 
     /// Asks a service outside who sends the request, and returns the time of its answer.
-    pub(crate) async fn ask(&self, answers: &mut Answers, question: Question, parts: &RequestHead) -> Time {
-        let clock = *self.connection().worker.clock();
-        let asked = Asked { parts, scheme: self.scheme(parts), client: self.client };
-        answers.ask(question, &asked, clock).await;
+    pub(super) async fn ask(&self, answers: &mut Answers, question: Question, request: Request<'_>) -> Time {
+        answers.ask(question, request, *self.connection().worker.clock()).await;
         self.now()
     }
 
@@ -309,7 +308,7 @@ impl RequestContext {
     pub(super) fn remember(
         &self,
         view: &View,
-        parts: &RequestHead,
+        head: &RequestHead,
         answer: &LocalResponse,
         push: impl FnOnce(Refused<'_>),
     ) {
@@ -317,10 +316,8 @@ impl RequestContext {
             snapshot: &view.snapshot,
             id: self.id(),
             at: self.begun,
-            listener: self.connection().listener_index(),
-            client: self.client,
+            request: self.request(head),
             reason: self.reason.get(),
-            parts,
             answer,
             log: &view.refusals,
         });

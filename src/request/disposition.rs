@@ -34,6 +34,8 @@ impl<'s> Disposition<'s> {
 /// A request that its limits admit.
 pub(super) struct Admitted<'s> {
     pub(super) route: &'s Route,
+    /// The index of the route in the snapshot.
+    pub(super) route_index: usize,
     pub(super) identity: Identity<'s>,
     pub(super) normal_path: Option<String>,
     pub(super) affinity: Option<u64>,

@@ -1,7 +1,8 @@
 //! The life of one request, from its head to the last byte of the answer.
 //!
-//! Start with [`pipeline`]: route → identify → limits → forward | refuse.
+//! Start with [`pipeline`]: match → authenticate → select limits → decide → forward | answer → settle.
 //!
+//! - [`matching`]: the route, the identity of the sender and the limits of a request, step by step
 //! - `limit_selection`: which limits apply, with which key and cost (`cost`)
 //! - [`early_reject`]: requests that are answered before all of their limits are evaluated
 //! - [`verdict`]: what was found out about a request, and what its limits decided
@@ -12,12 +13,14 @@
 
 pub mod context;
 pub mod cost;
+mod decide;
 mod disposition;
-pub mod early_exit;
 pub mod early_reject;
 mod ending;
 mod head_checks;
-mod limit_selection;
+mod known;
+pub mod limit_selection;
+pub mod matching;
 pub mod pipeline;
 mod remember;
 mod response_body;
@@ -26,6 +29,7 @@ pub mod verdict;
 mod view;
 
 pub use context::RequestContext;
+pub use known::Known;
 pub use response_body::{Response, ResponseBody, Tunnel};
 pub use services::Services;
 pub use view::View;

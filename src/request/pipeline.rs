@@ -1,183 +1,67 @@
-//! Start reading here. What happens to a request: route → identify → limits → forward | refuse.
+//! Start reading here. What happens to a request: match, authenticate, select limits, decide, forward or answer, settle.
 //!
-//! [`match_request`] needs no socket: the gateway, replays and tests call it and then evaluate the limits. [`evaluate`] does
-//! both with the counters of this process. [`serve`] acts on the decision.
+//! [`Matching`] does the first three, without a socket. [`serve`] does all of them; the last when the [`RequestContext`] is
+//! dropped. [`evaluate`] decides a request with the counters of this process.
 
-use std::borrow::Cow;
 use std::pin::pin;
 use std::rc::Rc;
 
-use http::Method;
+use http::StatusCode;
 use sluicegate_limiter::Time;
 
+use crate::auth::Answers;
 use crate::auth::check::Check;
-use crate::auth::{self, Answers, Identity, Sources};
 use crate::boxed_future::boxed_future;
 use crate::client_connection::{Connection, RequestBody};
-use crate::limit::{self, Decision, SelectedLimit};
-use crate::lists;
+use crate::incoming::{Peer, Request};
+use crate::limit::{self, Decision, Holds};
 use crate::message::LocalResponse;
 use crate::refusal_reason::RefusalReason;
 use crate::request::disposition::{Admitted, Disposition};
-use crate::request::early_exit::{EarlyExit, respond_unauthenticated};
 use crate::request::early_reject::{self, EarlyReject};
-use crate::request::head_checks;
-use crate::request::limit_selection::{LimitSelection, RoutedRequest, Scope};
-use crate::request::verdict::{Evaluated, Matched, Origin};
+use crate::request::limit_selection::LimitSelection;
+use crate::request::matching::{Matching, MayRefuse, Step};
+use crate::request::verdict::{Evaluated, Matched};
 use crate::request::{RequestContext, Response, Services, View};
 use crate::respond::{self, LocalError, RateLimitHeaders};
 use crate::rewrite::{Unwritable, with_path};
-use crate::route::{NoHost, NormalPath, RouteQuery, host, is_doubtful, is_plain, prefer_target};
+use crate::route::prefer_target;
 use crate::snapshot::{Snapshot, Target};
 use crate::upstream::{self, ForwardError};
 use crate::worker_state::Deadline;
-use sluicegate_config::{PathError, Protocol};
+use sluicegate_config::Protocol;
 use sluicegate_wire::{Headers, RequestHead};
 
-/// Says whether any of these limits is known to refuse the request, without asking them.
-pub type MayRefuse<'a> = &'a dyn Fn(&[SelectedLimit<'_>]) -> bool;
-
 /// Matches a request and evaluates its limits with the counters of this process. With `queue`, a request that a leaky
-/// bucket delays takes a place in its queue. Nobody outside is asked.
+/// bucket delays takes a place in its queue. Nobody outside is asked, and keys whose rules are not known have none.
 ///
 /// # Errors
 /// If the request is rejected before its limits are evaluated, or if authentication failed and the limits admit it.
 pub fn evaluate<'s>(
     snapshot: &'s Snapshot,
-    origin: Origin<'_>,
-    parts: &RequestHead,
+    request: Request<'_>,
     now: Time,
     queue: bool,
-) -> Result<(Matched<'s>, Decision), EarlyReject> {
-    let mut result = match_request(snapshot, origin, parts, now, &|selected| limit::may_refuse(selected));
-    let (matched, reject) = loop {
-        match result {
-            Ok(matched) => break (matched, None),
-            Err(EarlyExit::Unauthenticated(exit)) => break (exit.matched, Some(exit.reject)),
-            Err(EarlyExit::RulesUnknown(exit)) => break (exit.matched, None),
-            Err(EarlyExit::Rejected(reject)) => return Err(reject),
-            Err(EarlyExit::Ask { .. }) => {
-                result = match_answered(snapshot, origin, parts, now, &|_| false, &Answers::offline());
+) -> Result<(Matched<'s>, LimitSelection<'s>, Decision), EarlyReject> {
+    let mut matching = Matching::new(snapshot, request, now);
+    let mut may_refuse: MayRefuse<'_> = &|selected| limit::may_refuse(selected);
+    let mut matched = loop {
+        match matching.step(std::mem::replace(&mut may_refuse, &|_| false)) {
+            Step::Decide(matched) => break matched,
+            Step::Answer(reject) => return Err(reject),
+            Step::LoadRules { .. } => matching.known.without_rules = true,
+            Step::Ask { .. } => matching.known.answers = Answers::offline(),
+            Step::Refuse(matched) => {
+                if let Some(decision) = matching.selection.refused_locally(now) {
+                    return Ok((matched, matching.selection, decision));
+                }
             }
-            Err(EarlyExit::LikelyRefused(matched)) => match matched.refused_locally(now) {
-                Some(decision) => return Ok((*matched, decision)),
-                None => result = match_request(snapshot, origin, parts, now, &|_| false),
-            },
         }
     };
-    let decision = matched.decide(now, queue);
-    match reject.filter(|_| decision.admitted) {
-        Some(reject) => Err(reject),
-        None => Ok((matched, decision)),
-    }
-}
-
-/// Finds the route, authenticates the sender and selects the limits. `may_refuse` says whether any of these checks is known
-/// to refuse, without running them: then nothing is verified before they run.
-///
-/// # Errors
-/// If matching stops before all limits are selected.
-#[inline]
-pub fn match_request<'s>(
-    snapshot: &'s Snapshot,
-    origin: Origin<'_>,
-    parts: &RequestHead,
-    now: Time,
-    may_refuse: MayRefuse<'_>,
-) -> Result<Matched<'s>, EarlyExit<'s>> {
-    match_answered(snapshot, origin, parts, now, may_refuse, Answers::none())
-}
-
-/// The same with what services outside have said of the request.
-///
-/// # Errors
-/// If matching stops before all limits are selected.
-#[inline(never)]
-pub fn match_answered<'s>(
-    snapshot: &'s Snapshot,
-    origin: Origin<'_>,
-    parts: &RequestHead,
-    now: Time,
-    may_refuse: MayRefuse<'_>,
-    answers: &Answers,
-) -> Result<Matched<'s>, EarlyExit<'s>> {
-    head_checks::check(parts, &snapshot.reserved)?;
-    let host = host(parts).map_err(|NoHost| EarlyReject::Host)?;
-    if origin.tls.is_some_and(|tls| tls.is_misdirected(&host)) {
-        return Err(EarlyReject::Misdirected.into());
-    }
-    let plain = is_plain(parts.target.path());
-    let written = RouteQuery {
-        listener: origin.listener,
-        host: &host,
-        method: &parts.method,
-        path: parts.target.path(),
-        headers: &parts.headers,
-        query: parts.target.query().unwrap_or_default(),
-    };
-    let NormalPath { path, decoded } = match plain {
-        true => NormalPath { path: Cow::Borrowed(written.path), decoded: None },
-        false => snapshot.table.normal_path(&written).map_err(|error| match error {
-            PathError::NotAbsolute if parts.method == Method::OPTIONS && written.path == "*" => {
-                EarlyReject::Capabilities
-            }
-            error => EarlyReject::Path(error),
-        })?,
-    };
-    let query = RouteQuery { path: &path, ..written };
-    let found = snapshot.table.find(&query);
-    if let Some(route) = snapshot.preflight(&query, found.as_ref().map(|(index, _)| *index)) {
-        return Err(EarlyReject::Preflight { route }.into());
-    }
-    let (route_index, params) = found.ok_or(EarlyReject::NoRoute)?;
-    let route = &snapshot.routes[route_index];
-    let configs = &snapshot.config.routes;
-    if !plain && !configs[route_index].matches.exact_spelling && is_doubtful(written.path) {
-        return Err(EarlyReject::Path(PathError::Ambiguous).into());
-    }
-    let mut lax_matches = snapshot.table.lax_matches(&query, route_index, plain);
-    if let Some(decoded) = &decoded {
-        let decoded = RouteQuery { path: decoded, ..query };
-        snapshot.table.add_lax_matches(&mut lax_matches, &decoded, route_index);
-    }
-    let admits =
-        |route: usize| lists::admits(&configs[route].access, &snapshot.config.resources.lists, origin.client);
-    if !admits(route_index) || !lax_matches.iter().all(|lax| admits(lax.route)) {
-        return Err(EarlyReject::AddressDenied { route: route_index }.into());
-    }
-    let wants_user = route.wants_user || lax_matches.iter().any(|lax| snapshot.routes[lax.route].wants_user);
-    let wants_check = snapshot.check.is_some()
-        && (configs[route_index].check || lax_matches.iter().any(|lax| configs[lax.route].check));
-    let sources = Sources {
-        api_key: &snapshot.config.api_key,
-        consumers: snapshot.config.resources.consumers.as_deref(),
-        jwt: snapshot.jwt.as_deref().filter(|_| wants_user),
-        introspection: snapshot.introspection.as_ref().filter(|_| wants_user),
-        check: snapshot.check.as_ref().filter(|_| wants_check),
-    };
-    let request = RoutedRequest {
-        snapshot,
-        tls: origin.tls,
-        parts,
-        now,
-        route_index,
-        lax_matches: &lax_matches,
-        client: origin.client,
-        host: &host,
-        path: &path,
-        params: &params,
-        rules: origin.rules,
-        logged_key: answers.logged_key(),
-    };
-    let identity = match sources.any() && !request.is_exempt_preflight(route_index) {
-        true => request.identify(sources, answers, may_refuse)?,
-        false => Identity::default(),
-    };
-    let mut selection = LimitSelection::default();
-    match request.select(&mut selection, &identity, Scope::All) {
-        Ok(()) if !selection.unknown.is_empty() => Err(request.rules_unknown(identity, selection)),
-        Ok(()) => Ok(request.matched(identity, selection)),
-        Err(reject) => Err(request.unauthenticated(reject)),
+    let decision = matching.selection.decide(now, queue);
+    match matched.reject.take_if(|_| decision.admitted) {
+        Some(reject) => Err(*reject),
+        None => Ok((matched, matching.selection, decision)),
     }
 }
 
@@ -201,22 +85,23 @@ pub async fn serve(
     services: &Services,
     connection: &Rc<Connection>,
     deadline: &Rc<Deadline>,
-    parts: &mut RequestHead,
+    head: &mut RequestHead,
     body: &mut Option<RequestBody>,
 ) -> Response {
     let view = services.view();
     let now = connection.worker.clock().now();
-    view.snapshot.underscores.clean(&mut parts.headers);
-    prefer_target(parts);
-    let mut context = RequestContext::new(connection, deadline, &view, now, Some(parts));
+    view.snapshot.underscores.clean(&mut head.headers);
+    prefer_target(head);
+    let mut context = RequestContext::new(connection, deadline, &view, now, Some(head));
+    let peer = context.peer(connection);
     let answered = {
         // The total timeout holds for everything that is awaited in there.
-        let answering = pin!(respond(&view, &mut context, parts, body));
+        let answering = pin!(respond(&view, &mut context, peer, head, body));
         deadline.within_total(&connection.worker.deadlines, answering).await
     };
     let response = answered.unwrap_or_else(|| context.refuse(LocalError::TimedOut).into());
     if let Some(body) = body.take() {
-        body.drain(parts);
+        body.drain(head);
     }
     context.finish(&view.snapshot, response)
 }
@@ -225,76 +110,61 @@ pub async fn serve(
 async fn respond(
     view: &View,
     context: &mut RequestContext,
-    parts: &mut RequestHead,
+    peer: Peer<'_>,
+    head: &mut RequestHead,
     body: &mut Option<RequestBody>,
 ) -> upstream::Response {
     // Everything that does not wait is in functions of its own, whose locals are not memory of this future, and other futures
     // are boxed: a box of at most 1 KiB is allocated fast (decision 26).
-    let disposition = match evaluate_local(view, context, parts) {
+    let disposition = match decide(view, context, Request { head, peer }) {
         Ok(disposition) => disposition,
-        Err(result) => boxed_future(|| evaluate_shared(view, *result, context, parts)).await,
+        Err(undecided) => boxed_future(|| decide_waiting(view, *undecided, context)).await,
     };
-    let Admitted { route, identity, normal_path, affinity, rate_limit_headers, delay } =
-        match disposition.admitted() {
-            Ok(admitted) => admitted,
-            Err(response) => return response.into(),
-        };
-    if !delay.is_zero() {
+    let mut admitted = match disposition.admitted() {
+        Ok(admitted) => admitted,
+        Err(response) => return response.into(),
+    };
+    if !admitted.delay.is_zero() {
         boxed_future(|| context.wait_for_turn()).await;
     }
-
-    let mut response: upstream::Response = match &route.target {
+    let snapshot = &view.snapshot;
+    let mut response: upstream::Response = match &admitted.route.target {
         Target::Answer { status, body: content, content_type } => {
             let response = respond::fixed(*status, content.clone(), content_type);
             if status.as_u16() >= 400 {
                 context.refused(RefusalReason::Respond, None);
             }
-            context.charge(&view.snapshot, response.status, &response.headers);
+            context.charge(snapshot, response.status, &response.headers);
             response.into()
         }
         Target::Redirect { status, to } => {
-            let response =
-                respond::redirect(*status, &context.location(&view.snapshot, to, parts, &identity));
-            context.charge(&view.snapshot, response.status, &response.headers);
+            let response = respond::redirect(
+                *status,
+                &context.location(snapshot, (admitted.route_index, to), head, &admitted.identity),
+            );
+            context.charge(snapshot, response.status, &response.headers);
             response.into()
         }
         Target::Upstream { index, original_path } => {
             if context.is_bounded(view, *index)
-                && let Err(response) = context.take_place(view, *index, parts, &identity).await
+                && let Err(response) = context.take_place(view, *index, head, &admitted.identity).await
             {
                 return response.into();
             }
-            match context.rewrite(&view.snapshot, parts, &identity) {
-                Ok(Some(target)) => parts.target = parts.target.with(&target),
-                Ok(None) => {
-                    if let Some(path) = normal_path.filter(|_| !original_path) {
-                        parts.target = with_path(&parts.target, &path);
-                    }
-                }
-                Err(Unwritable) => return context.fail(&ForwardError::Unwritable).into(),
+            if let Err(error) = prepare_head(view, context, &mut admitted, *original_path, head) {
+                return context.fail(&error).into();
             }
             context.set_upstream(*index);
-            if let Some(jwt) = &view.snapshot.jwt {
-                jwt.tell_upstream(&mut parts.headers, identity.token.as_deref());
-            }
-            if let Some(introspection) = &view.snapshot.introspection {
-                introspection.tell_upstream(&mut parts.headers, identity.token.as_deref());
-            }
             let upstream = view.upstream(*index);
             // In a block of its own: only `outgoing` is held while the server is awaited.
             let mut outgoing = {
-                let check = view.snapshot.check.as_deref();
-                if check.is_some() {
-                    Check::clean(&mut parts.headers);
-                }
-                let consumer = auth::consumer_headers(&view.snapshot.config.api_key, check, &identity);
-                let facts = context.forward_facts(&view.snapshot, route.forward, affinity, consumer);
-                let rules = |headers: &mut Headers| context.apply_header_rules(&view.snapshot, headers);
+                let facts = context.forward_facts(snapshot, &admitted);
+                let rules = |headers: &mut Headers| context.apply_header_rules(snapshot, headers);
                 let mut body = body.take().unwrap_or(RequestBody::None);
                 if matches!(body, RequestBody::Http2(_)) && upstream.config().protocol == Protocol::Http1 {
-                    boxed_future(|| body.begin(&parts.method)).await;
+                    boxed_future(|| body.begin(&head.method)).await;
                 }
-                upstream::prepare(context.exchange(), upstream, &facts, parts, body, rules)
+                upstream::prepare(context.exchange(), upstream, &facts, head, body, rules)
             };
             let result = match outgoing {
                 Ok(ref mut outgoing) => {
@@ -305,7 +175,7 @@ async fn respond(
             context.upstream_answered(&result);
             match result {
                 Ok(response) => {
-                    context.charge(&view.snapshot, response.status, &response.headers);
+                    context.charge(snapshot, response.status, &response.headers);
                     response
                 }
                 Err(error) => context.fail(&error).into(),
@@ -313,142 +183,182 @@ async fn respond(
         }
         Target::Usage => respond::capabilities(context.id()).into(),
     };
-    if let Some(headers) = rate_limit_headers {
+    if let Some(headers) = admitted.rate_limit_headers {
         headers.write(response.status, &mut response.headers);
     }
     response
 }
 
-/// Matches a request and evaluates its limits, if the counters of this process suffice.
+/// Gives the head of a request the target that the route says, and removes the credentials that the upstream must not see.
 ///
 /// # Errors
-/// If the limits are shared or their state is asked for, or if matching stopped early: the result of matching.
-fn evaluate_local<'s>(
-    view: &'s View,
+/// If the route's path template does not apply to the path.
+fn prepare_head(
+    view: &View,
     context: &mut RequestContext,
-    parts: &RequestHead,
-) -> Result<Disposition<'s>, Box<Result<Matched<'s>, EarlyExit<'s>>>> {
-    let now = context.begun();
-    match match_request(&view.snapshot, context.origin(), parts, now, &|selected| {
-        view.may_refuse(selected, now)
-    }) {
-        Ok(mut matched) => {
-            context.set_matched(&view.snapshot, &matched, parts);
-            if matches!(matched.route.target, Target::Usage) {
-                return Err(Box::new(Ok(matched)));
+    admitted: &mut Admitted<'_>,
+    original_path: bool,
+    head: &mut RequestHead,
+) -> Result<(), ForwardError> {
+    let snapshot = &view.snapshot;
+    let identity = &admitted.identity;
+    match context.rewrite(snapshot, head, identity) {
+        Ok(Some(target)) => head.target = head.target.with(&target),
+        Ok(None) => {
+            if let Some(path) = admitted.normal_path.take().filter(|_| !original_path) {
+                head.target = with_path(&head.target, &path);
             }
-            if let Some(response) = context.shed_by_load(view, parts, &matched.identity) {
-                return Ok(Disposition::Answered(response));
-            }
-            let mut decision = match view.store_of(&matched) {
-                None => matched.decide(now, true),
-                Some(_) if matched.is_divided() => return Err(Box::new(Ok(matched))),
-                Some(store) => match limit::decide_leased(store, &matched.selected, now) {
-                    Some(decision) => decision,
-                    None => return Err(Box::new(Ok(matched))),
-                },
-            };
-            Ok(finish(&mut matched, &mut decision, now, view, context, parts))
         }
-        Err(EarlyExit::Rejected(reject)) => {
-            Ok(Disposition::Answered(answer_early(&reject, view, context, parts)))
-        }
-        Err(exit) => Err(Box::new(Err(exit))),
+        Err(Unwritable) => return Err(ForwardError::Unwritable),
     }
+    if let Some(jwt) = &snapshot.jwt {
+        jwt.tell_upstream(&mut head.headers, identity.token.as_deref());
+    }
+    if let Some(introspection) = &snapshot.introspection {
+        introspection.tell_upstream(&mut head.headers, identity.token.as_deref());
+    }
+    if snapshot.check.is_some() {
+        Check::clean(&mut head.headers);
+    }
+    Ok(())
 }
 
-/// Goes on where [`evaluate_local`] stopped: limits that are shared, the state of limits, authentication that failed, and
-/// services outside that must be asked who sends the request.
-async fn evaluate_shared<'s>(
+/// What a request waits for before its limits are decided.
+enum Undecided<'s, 'r> {
+    /// A step of its matching.
+    Step(Matching<'s, 'r>, Step<'s>),
+    /// The store, which counts some of its limits.
+    Store(Matching<'s, 'r>, Matched<'s>),
+}
+
+/// Matches a request and evaluates its limits, if nothing has to be waited for.
+///
+/// # Errors
+/// What has to be waited for.
+fn decide<'s, 'r>(
     view: &'s View,
-    mut result: Result<Matched<'s>, EarlyExit<'s>>,
     context: &mut RequestContext,
-    parts: &RequestHead,
+    request: Request<'r>,
+) -> Result<Disposition<'s>, Box<Undecided<'s, 'r>>> {
+    let now = context.begun();
+    let mut matching = Matching::new(&view.snapshot, request, now);
+    let mut matched = match matching.step(&|selected| view.may_refuse(selected, now)) {
+        Step::Decide(matched) if matched.is_to_be_served() => matched,
+        Step::Answer(reject) => {
+            return Ok(Disposition::Answered(answer_early(&reject, view, context, request.head)));
+        }
+        step => return Err(Box::new(Undecided::Step(matching, step))),
+    };
+    context.set_matched(&view.snapshot, &matched, request.head);
+    if let Some(response) = context.shed_by_load(view, request.head, &matched.identity) {
+        return Ok(Disposition::Answered(response));
+    }
+    let mut decision = match view.store_of(&matching.selection) {
+        None => matching.selection.decide(now, true),
+        Some(_) if matching.selection.is_divided() => {
+            return Err(Box::new(Undecided::Store(matching, matched)));
+        }
+        Some(store) => match limit::decide_leased(store, &matching.selection.selected, now) {
+            Some(decision) => decision,
+            None => return Err(Box::new(Undecided::Store(matching, matched))),
+        },
+    };
+    Ok(finish(&matching, &mut matched, &mut decision, view, context))
+}
+
+/// Goes on where [`decide`] stopped.
+async fn decide_waiting<'s>(
+    view: &'s View,
+    undecided: Undecided<'s, '_>,
+    context: &mut RequestContext,
 ) -> Disposition<'s> {
-    let mut now = context.begun();
-    let mut rules = Vec::new();
-    let mut answers = Answers::default();
-    let (mut matched, reject) = loop {
-        match result {
-            Ok(matched) => break (matched, None),
-            Err(EarlyExit::RulesUnknown(exit)) => {
-                context.start_timeout(&view.snapshot, exit.matched.route_index);
-                if let Some(in_force) = &view.snapshot.rules {
-                    rules.extend(in_force.rules.load(&exit.questions).await);
-                    now = context.now();
-                }
-                let origin = Origin { rules: &rules, ..context.origin() };
-                result = match_answered(&view.snapshot, origin, parts, now, &|_| false, &answers);
-                if let Ok(matched) = &result {
-                    context.set_matched(&view.snapshot, matched, parts);
-                }
-            }
-            Err(EarlyExit::Unauthenticated(exit)) => {
-                context.set_matched(&view.snapshot, &exit.matched, parts);
-                break (exit.matched, Some(exit.reject));
-            }
-            Err(EarlyExit::Rejected(reject)) => {
-                return Disposition::Answered(answer_early(&reject, view, context, parts));
-            }
-            Err(EarlyExit::LikelyRefused(mut matched)) => {
-                context.set_matched(&view.snapshot, &matched, parts);
-                let store = view.store_of(&matched);
-                if let Some(decision) = matched.refused(store, now).await {
-                    let evaluated = matched.with_decision(&decision, now);
-                    return Disposition::Answered(refuse_limited(evaluated, view, context, parts));
-                }
-                let origin = Origin { rules: &rules, ..context.origin() };
-                result = match_answered(&view.snapshot, origin, parts, now, &|_| false, &answers);
-                if let Ok(matched) = &result {
-                    context.set_matched(&view.snapshot, matched, parts);
-                }
-            }
-            Err(EarlyExit::Ask { route, question }) => {
-                context.start_timeout(&view.snapshot, route);
-                now = context.ask(&mut answers, *question, parts).await;
-                let origin = Origin { rules: &rules, ..context.origin() };
-                result = match_answered(&view.snapshot, origin, parts, now, &|_| false, &answers);
-                if let Ok(matched) = &result {
-                    context.set_matched(&view.snapshot, matched, parts);
-                }
+    let (mut matching, mut matched) = match undecided {
+        Undecided::Store(matching, matched) => (matching, matched),
+        Undecided::Step(mut matching, step) => {
+            match match_waiting(view, &mut matching, step, context).await {
+                Ok(matched) => (matching, matched),
+                Err(response) => return Disposition::Answered(response),
             }
         }
     };
-    if let Some(response) = context.shed_by_load(view, parts, &matched.identity) {
-        return Disposition::Answered(response);
-    }
-    if reject.is_none() && matches!(matched.route.target, Target::Usage) {
-        let usage = view.usage(&matched).await;
-        let static_headers = matched.static_headers();
-        return Disposition::Answered(respond::usage(static_headers, &usage, now));
-    }
-    let mut decision = match view.store_of(&matched) {
-        Some(store) => matched.decide_in_store(store, now).await,
-        None => matched.decide(now, true),
+    let now = matching.known.now;
+    let mut decision = match view.store_of(&matching.selection) {
+        Some(store) => matching.selection.decide_in_store(store, now).await,
+        None => matching.selection.decide(now, true),
     };
-    let Some(reject) = reject else { return finish(&mut matched, &mut decision, now, view, context, parts) };
+    let Some(reject) = matched.reject.take().filter(|_| decision.admitted) else {
+        return finish(&matching, &mut matched, &mut decision, view, context);
+    };
     let holds = std::mem::take(&mut decision.holds);
-    let evaluated = matched.with_decision(&decision, now);
-    if !decision.admitted {
-        return Disposition::Answered(refuse_limited(evaluated, view, context, parts));
-    }
+    let evaluated = matched.with_decision(&matching.selection, &decision, now);
     view.observe(evaluated);
     context.log_evaluation(evaluated, &view.snapshot.config);
-    Disposition::Answered(respond_unauthenticated(evaluated, holds, reject, (view, context), parts).await)
+    let (reject, head) = ((&*reject, holds), matching.request.head);
+    Disposition::Answered(respond_unauthenticated(evaluated, reject, view, context, head).await)
+}
+
+/// Carries out the steps of matching from this one on.
+///
+/// # Errors
+/// The response, if the request is answered without a decision of all of its limits.
+async fn match_waiting<'s>(
+    view: &'s View,
+    matching: &mut Matching<'s, '_>,
+    mut step: Step<'s>,
+    context: &mut RequestContext,
+) -> Result<Matched<'s>, LocalResponse> {
+    let (snapshot, request) = (&view.snapshot, matching.request);
+    let head = request.head;
+    let matched = loop {
+        let Matching { known, selection, .. } = &mut *matching;
+        match step {
+            Step::Decide(matched) => break matched,
+            Step::Answer(reject) => return Err(answer_early(&reject, view, context, head)),
+            Step::Refuse(matched) => {
+                context.set_matched(snapshot, &matched, head);
+                if let Some(decision) = selection.refused(view.store_of(selection), known.now).await {
+                    let evaluated = matched.with_decision(selection, &decision, known.now);
+                    return Err(refuse_limited(evaluated, view, context, head));
+                }
+            }
+            Step::LoadRules { route, questions } => {
+                context.start_timeout(snapshot, route);
+                match &snapshot.rules {
+                    Some(in_force) => known.rules.extend(in_force.rules.load(&questions).await),
+                    None => known.without_rules = true,
+                }
+                known.now = context.now();
+            }
+            Step::Ask { route, question } => {
+                context.start_timeout(snapshot, route);
+                known.now = context.ask(&mut known.answers, *question, request).await;
+            }
+        }
+        step = matching.step(&|_| false);
+    };
+    context.set_matched(snapshot, &matched, head);
+    if let Some(response) = context.shed_by_load(view, head, &matched.identity) {
+        return Err(response);
+    }
+    if matched.reject.is_none() && matches!(matched.route.target, Target::Usage) {
+        let selected = &matching.selection.selected;
+        let usage = view.usage(selected).await;
+        return Err(respond::usage(matched.static_headers(selected), &usage, matching.known.now));
+    }
+    Ok(matched)
 }
 
 /// Counts and logs a decision, and takes what admitted requests hold.
 fn finish<'s>(
+    matching: &Matching<'s, '_>,
     matched: &mut Matched<'s>,
     decision: &mut Decision,
-    now: Time,
     view: &View,
     context: &mut RequestContext,
-    parts: &RequestHead,
 ) -> Disposition<'s> {
-    let evaluated = matched.with_decision(decision, now);
+    let evaluated = matched.with_decision(&matching.selection, decision, matching.known.now);
     if !decision.admitted {
-        return Disposition::Answered(refuse_limited(evaluated, view, context, parts));
+        return Disposition::Answered(refuse_limited(evaluated, view, context, matching.request.head));
     }
     view.observe(evaluated);
     context.log_evaluation(evaluated, &view.snapshot.config);
@@ -456,6 +366,7 @@ fn finish<'s>(
     context.hold(std::mem::take(&mut decision.holds));
     Disposition::Admitted(Admitted {
         route: matched.route,
+        route_index: matched.route_index,
         identity: std::mem::take(&mut matched.identity),
         normal_path: matched.normal_path.take(),
         affinity: matched.affinity,
@@ -469,18 +380,18 @@ fn refuse_limited(
     evaluated: Evaluated<'_, '_>,
     view: &View,
     context: &RequestContext,
-    parts: &RequestHead,
+    head: &RequestHead,
 ) -> LocalResponse {
     view.observe(evaluated);
     context.log_evaluation(evaluated, &view.snapshot.config);
     if evaluated.decision().unavailable {
         context.refused(RefusalReason::Store, None);
-        return respond::unavailable(parts, context.id());
+        return respond::unavailable(head, context.id());
     }
     let reject = evaluated.matched.route.reject.as_ref();
     let refused = |reason| context.refused(reason, None);
-    let response = respond::refusal(parts, evaluated.results, reject, context.id(), refused);
-    context.remember(view, parts, &response, |refused| refused.limited(evaluated));
+    let response = respond::refusal(head, evaluated.results, reject, context.id(), refused);
+    context.remember(view, head, &response, |refused| refused.limited(evaluated));
     response
 }
 
@@ -489,17 +400,39 @@ fn answer_early(
     reject: &EarlyReject,
     view: &View,
     context: &mut RequestContext,
-    parts: &RequestHead,
+    head: &RequestHead,
 ) -> LocalResponse {
-    context.set_rejected(&view.snapshot, reject, parts);
+    context.set_rejected(&view.snapshot, reject, head);
     match reject {
-        EarlyReject::Preflight { .. } => {
-            respond::preflight(context.cors(&view.snapshot), parts, context.id())
-        }
+        EarlyReject::Preflight { .. } => respond::preflight(context.cors(&view.snapshot), head, context.id()),
         reject => {
-            let response = early_reject::response(reject, parts, context.id());
-            context.remember(view, parts, &response, |refused| refused.early(reject.route()));
+            let response = early_reject::response(reject, head, context.id());
+            context.remember(view, head, &response, |refused| refused.early(reject.route()));
             response
         }
     }
+}
+
+/// The response to an unauthenticated request that its limits admit. They are charged; those whose cost depends on the
+/// status are settled with the one of the response.
+async fn respond_unauthenticated(
+    evaluated: Evaluated<'_, '_>,
+    (reject, holds): (&EarlyReject, Holds),
+    view: &View,
+    context: &mut RequestContext,
+    head: &RequestHead,
+) -> LocalResponse {
+    context.set_rejected(&view.snapshot, reject, head);
+    context.hold(holds);
+    if !evaluated.decision().delay.is_zero() {
+        context.wait_for_turn().await;
+    }
+    let status = reject.error().map_or(StatusCode::UNAUTHORIZED, LocalError::status);
+    context.charge(&view.snapshot, status, &Headers::new());
+    let mut response = early_reject::response(reject, head, context.id());
+    if let Some(headers) = RateLimitHeaders::new(evaluated.results) {
+        headers.write(response.status, &mut response.headers);
+    }
+    context.remember(view, head, &response, |refused| refused.limited(evaluated));
+    response
 }

@@ -1,11 +1,10 @@
 //! What is remembered of a refused request, for its explanation.
 
-use std::net::IpAddr;
-
 use sluicegate_limiter::Time;
 use sluicegate_wire::RequestHead;
 
 use super::verdict::Evaluated;
+use crate::incoming::Request;
 use crate::message::{LocalResponse, RequestId};
 use crate::refusal_reason::RefusalReason;
 use crate::refusals::{RefusalLog, RefusedLimit, RefusedRequest, RefusedTexts};
@@ -17,10 +16,8 @@ pub(super) struct Refused<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) id: &'a RequestId,
     pub(super) at: Time,
-    pub(super) listener: usize,
-    pub(super) client: IpAddr,
+    pub(super) request: Request<'a>,
     pub(super) reason: Option<RefusalReason>,
-    pub(super) parts: &'a RequestHead,
     pub(super) answer: &'a LocalResponse,
     pub(super) log: &'a RefusalLog,
 }
@@ -54,10 +51,10 @@ impl<'a> Refused<'a> {
             id: self.id.clone(),
             at: self.at,
             generation: self.snapshot.generation,
-            listener: self.listener,
+            listener: self.request.peer.listener,
             route,
-            client: self.client,
-            method: self.parts.method.clone(),
+            client: self.request.peer.client,
+            method: self.request.head.method.clone(),
             reason: self.reason,
             status: self.answer.status.as_u16(),
             reported,
@@ -68,7 +65,7 @@ impl<'a> Refused<'a> {
     where
         'a: 't,
     {
-        let RequestHead { headers, target, .. } = self.parts;
+        let RequestHead { headers, target, .. } = self.request.head;
         let host = headers.get(b"host".as_slice()).or_else(|| target.authority().map(str::as_bytes));
         RefusedTexts { host: host.unwrap_or_default(), path: target.path().as_bytes(), consumer }
     }

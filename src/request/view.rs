@@ -7,7 +7,8 @@ use std::sync::Arc;
 use sluicegate_limiter::{Time, Usage};
 
 use super::ending::Ending;
-use super::verdict::{Evaluated, Matched, SkipReason};
+use super::limit_selection::{LimitSelection, SkipReason};
+use super::verdict::Evaluated;
 use crate::keys::Fingerprint;
 use crate::limit::{self, Decision, SelectedLimit, Store};
 use crate::limit_outcome::LimitOutcome;
@@ -83,8 +84,8 @@ impl View {
     }
 
     /// The store that decides on a request; `None` if all its limits are counted here.
-    pub fn store_of(&self, matched: &Matched<'_>) -> Option<&Rc<Store>> {
-        self.store.as_ref().filter(|_| matched.is_shared())
+    pub fn store_of(&self, selection: &LimitSelection<'_>) -> Option<&Rc<Store>> {
+        self.store.as_ref().filter(|_| selection.is_shared())
     }
 
     /// Whether one of these limits is known to refuse, without asking them: nothing is charged.
@@ -97,9 +98,12 @@ impl View {
     }
 
     /// The state of each enforced limit of a request. Nothing is charged.
-    pub async fn usage<'m, 's>(&self, matched: &'m Matched<'s>) -> Vec<(&'m SelectedLimit<'s>, Usage)> {
+    pub async fn usage<'m, 's>(
+        &self,
+        selected: &'m [SelectedLimit<'s>],
+    ) -> Vec<(&'m SelectedLimit<'s>, Usage)> {
         let mut usage = Vec::new();
-        for selected in matched.selected.iter().filter(|selected| selected.limit.enforces()) {
+        for selected in selected.iter().filter(|selected| selected.limit.enforces()) {
             let ask = &selected.ask;
             let peeked = match self.store.as_ref().filter(|_| ask.limit.shared.is_some()) {
                 Some(store) => store.peek(ask.limit, ask.key, &ask.text, store.timeout()).await,
@@ -119,7 +123,7 @@ impl View {
 
     /// Counts the verdicts of a request in the metrics.
     pub fn observe(&self, evaluated: Evaluated<'_, '_>) {
-        let Matched { selected, skipped, .. } = evaluated.matched;
+        let selected = evaluated.decided().selected;
         let Decision { verdicts, admitted, fallen_back, unavailable, .. } = evaluated.decision();
         if *fallen_back {
             for selected in selected.iter().filter(|one| one.limit.config.shared && !one.candidate) {
@@ -156,7 +160,7 @@ impl View {
             }
             metrics.count(one.outcome());
         }
-        for (index, reason) in skipped {
+        for (index, reason) in evaluated.skipped {
             let outcome = match reason {
                 SkipReason::Exempt => LimitOutcome::Exempt,
                 SkipReason::NoKey => LimitOutcome::Skipped,

@@ -26,9 +26,9 @@ enum Place {
 /// # Errors
 /// If servers could interpret the path in different ways, or if it would lead out of the template.
 pub fn target(change: &PathChange, facts: &Facts<'_>) -> Result<Option<PathAndQuery>, Unwritable> {
-    let path = || facts.normal_path(facts.parts.target.path()).map_err(|_| Unwritable);
+    let path = || facts.route.normal_path(facts.request.head.target.path()).map_err(|_| Unwritable);
     let path_and_query = |path: &str, query| path_and_query(path, query, facts);
-    let own = facts.parts.target.query();
+    let own = facts.request.head.target.query();
     match change {
         PathChange::Keep => Ok(None),
         PathChange::Strip(prefix) => {
@@ -80,7 +80,7 @@ pub fn location(to: &UriTemplate, facts: &Facts<'_>) -> Vec<u8> {
     url.extend_from_slice(&path[begins..]);
     let query = match &to.query {
         Some(query) => Some(bytes(query, Place::Query, facts)),
-        None => facts.parts.target.query().map(|query| {
+        None => facts.request.head.target.query().map(|query| {
             let mut own = Vec::with_capacity(query.len());
             encode(&mut own, query.as_bytes(), is_of_uri);
             own
@@ -101,7 +101,7 @@ fn path_and_query(path: &str, query: Option<&[u8]>, facts: &Facts<'_>) -> Result
     if path.split('/').any(|segment| matches!(segment, "." | "..")) {
         return Err(Unwritable);
     }
-    let mut text = facts.normal_path(&path).map_err(|_| Unwritable)?.into_owned().into_bytes();
+    let mut text = facts.route.normal_path(&path).map_err(|_| Unwritable)?.into_owned().into_bytes();
     if let Some(query) = query.filter(|query| !query.is_empty()) {
         text.push(b'?');
         text.extend_from_slice(query);

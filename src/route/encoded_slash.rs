@@ -16,23 +16,31 @@ pub struct NormalPath<'a> {
 }
 
 impl RouteTable {
-    /// The normal form of the path of `query`, which is as the client wrote it.
+    /// The normal form of a path as the client wrote it. `query` is the rest of the request.
     ///
     /// # Errors
     /// If servers could read the path in more than one way. With encoded slashes: if the first route that matches with or without
     /// decoding them does not accept that.
     #[inline]
-    pub fn normal_path<'a>(&self, query: &RouteQuery<'a>) -> Result<NormalPath<'a>, PathError> {
-        match normalize(query.path) {
+    pub fn normal_path<'a>(
+        &self,
+        path: &'a str,
+        query: &RouteQuery<'_>,
+    ) -> Result<NormalPath<'a>, PathError> {
+        match normalize(path) {
             Ok(path) => Ok(NormalPath { path, decoded: None }),
-            Err(PathError::EncodedSlash) => self.with_encoded_slashes(query),
+            Err(PathError::EncodedSlash) => self.with_encoded_slashes(path, query),
             Err(error) => Err(error),
         }
     }
 
     #[cold]
-    fn with_encoded_slashes<'a>(&self, query: &RouteQuery<'a>) -> Result<NormalPath<'a>, PathError> {
-        let (kept, decoded) = normalize_encoded_slashes(query.path)?;
+    fn with_encoded_slashes(
+        &self,
+        path: &str,
+        query: &RouteQuery<'_>,
+    ) -> Result<NormalPath<'static>, PathError> {
+        let (kept, decoded) = normalize_encoded_slashes(path)?;
         let find = |path, meaning| {
             let (index, _) = self.find(&RouteQuery { path, ..*query })?;
             let own = self.encoded_slash(index);

@@ -107,8 +107,8 @@ impl LaxTable {
         found: usize,
         hosts: &[usize],
         takes: impl Fn(usize) -> bool,
-    ) -> SmallVec<[LaxMatch<'a>; 1]> {
-        let mut matches = SmallVec::new();
+    ) -> Vec<LaxMatch<'a>> {
+        let mut matches = Vec::new();
         let Some(own) = self.reach[found] else { return matches };
         let parts = parts(path);
         let all: SmallVec<[&Part<'_>; 8]> = parts.iter().collect();

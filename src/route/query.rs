@@ -3,6 +3,8 @@
 use http::Method;
 use sluicegate_wire::Headers;
 
+use crate::incoming::Request;
+
 /// The parts of a request that routes match.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteQuery<'a> {
@@ -18,4 +20,20 @@ pub struct RouteQuery<'a> {
     pub headers: &'a Headers,
     /// Its query as it was sent, without the question mark; empty if there is none.
     pub query: &'a str,
+}
+
+impl<'a> RouteQuery<'a> {
+    /// The query for a request with this host and this path.
+    #[inline]
+    pub fn of(request: Request<'a>, host: &'a str, path: &'a str) -> Self {
+        let Request { head, peer } = request;
+        Self {
+            listener: peer.listener,
+            host,
+            method: &head.method,
+            path,
+            headers: &head.headers,
+            query: head.target.query().unwrap_or_default(),
+        }
+    }
 }

@@ -1,7 +1,5 @@
 //! The routes of a snapshot, indexed by path and host.
 
-use smallvec::SmallVec;
-
 use super::hosts::{HostIds, Hosts};
 use super::lax_match::LaxTable;
 use super::query::RouteQuery;
@@ -46,12 +44,16 @@ impl RouteTable {
     }
 
     /// The index of the first route that matches, with the parameters of its path.
-    #[inline]
     pub fn find<'a>(&'a self, query: &RouteQuery<'a>) -> Option<(usize, Params<'a>)> {
         let mut params = Params::new();
+        self.find_into(query, &mut params).map(|index| (index, params))
+    }
+
+    /// The index of the first route that matches. The parameters of its path are added to `params`.
+    #[inline]
+    pub fn find_into<'a>(&'a self, query: &RouteQuery<'a>, params: &mut Params<'a>) -> Option<usize> {
         let Some(tree) = &self.tree else {
-            let found = self.routes.iter().position(|route| matches(route, query, &mut params));
-            return found.map(|index| (index, params));
+            return self.routes.iter().position(|route| matches(route, query, params));
         };
         let hosts = self.hosts.of(query.host);
         let mut first: Option<(usize, usize)> = None;
@@ -71,32 +73,27 @@ impl RouteTable {
             self.is_at(route, &hosts) && concerns(one, query) && one.paths.match_regexes(query.path)
         };
         if let Some(route) = earlier.copied().find(|route| takes(*route)) {
-            return Some((route, params));
+            return Some(route);
         }
         let (index, path) = first?;
         if let Some(path) = self.routes[index].paths.patterns.get(path) {
-            path.matches(query.path, &mut params);
+            path.matches(query.path, params);
         }
-        Some((index, params))
+        Some(index)
     }
 
     /// The routes before `found` that match loosely, and whose limits therefore apply too; none if the path is a literal one of
     /// `found`. `plain` says whether the path is [plain](super::is_plain).
-    pub fn lax_matches<'a>(
-        &'a self,
-        query: &RouteQuery<'a>,
-        found: usize,
-        plain: bool,
-    ) -> SmallVec<[LaxMatch<'a>; 1]> {
+    pub fn lax_matches<'a>(&'a self, query: &RouteQuery<'a>, found: usize, plain: bool) -> Vec<LaxMatch<'a>> {
         if !self.lax.concerns(found, plain) {
-            return SmallVec::new();
+            return Vec::new();
         }
         let hosts = self.hosts.of(query.host);
         let takes = |route: usize| self.is_at(route, &hosts) && concerns(&self.routes[route], query);
         let matches = self.lax.find(query.path, found, &hosts, takes);
         let is_exact = |path: &PathPattern| path.is_literal() && path.matches(query.path, &mut Params::new());
         if !matches.is_empty() && self.routes[found].paths.patterns.iter().any(is_exact) {
-            return SmallVec::new();
+            return Vec::new();
         }
         matches
     }
@@ -104,7 +101,7 @@ impl RouteTable {
     /// Adds the routes before `found` that match another form of the path loosely.
     pub fn add_lax_matches<'a>(
         &'a self,
-        matches: &mut SmallVec<[LaxMatch<'a>; 1]>,
+        matches: &mut Vec<LaxMatch<'a>>,
         query: &RouteQuery<'a>,
         found: usize,
     ) {

@@ -28,7 +28,7 @@ pub struct ClientRoots {
 
 /// Who a client is by its certificate, which was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identified {
+pub struct ClientCertificate {
     /// The subject (RFC 4514).
     pub subject: String,
     /// SHA-256 of the certificate, in lower-case hexadecimal digits.
@@ -85,7 +85,7 @@ impl PartialEq for ClientRoots {
 
 impl Eq for ClientRoots {}
 
-impl Identified {
+impl ClientCertificate {
     /// Who the owner of a verified certificate is.
     pub(crate) fn by(certificate: &CertificateDer<'_>) -> Self {
         let subject =

@@ -16,7 +16,7 @@ use rustls::SupportedCipherSuite;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, cipher_suite as suite};
 
-pub use client::{ClientRoots, Identified};
+pub use client::{ClientCertificate, ClientRoots};
 pub use names::Names;
 pub use pair::{KeyPair, PairError, PairFile, SOON};
 pub use pem::{Pem, PemMistake, pair};

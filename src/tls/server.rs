@@ -9,7 +9,7 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{HandshakeKind, ServerConfig, ServerConnection};
 
-use super::{Identified, KeyPair, ListenerFiles, provider};
+use super::{ClientCertificate, KeyPair, ListenerFiles, provider};
 use sluicegate_config::{MinTls, TlsConfig};
 
 /// What is spoken above TLS, best first.
@@ -36,7 +36,7 @@ pub struct TlsSession {
     /// Whether it went on from an earlier one.
     pub resumed: bool,
     /// Who the client is by its certificate, if it has shown one.
-    pub client: Option<Identified>,
+    pub client: Option<ClientCertificate>,
     /// The host that the client asked for; without one, what it was shown was no choice.
     name: Option<String>,
     chooser: Arc<Chooser>,
@@ -93,7 +93,7 @@ impl ServerTls {
         TlsSession {
             h2: connection.alpn_protocol() == Some(H2),
             resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
-            client: own.map(|certificate| Identified::by(certificate)),
+            client: own.map(|certificate| ClientCertificate::by(certificate)),
             name: connection.server_name().map(str::to_ascii_lowercase),
             chooser: Arc::clone(&self.chooser),
         }

@@ -1,6 +1,6 @@
 //! Forwards a request to an upstream: prepares it, chooses endpoints, retries where that is safe.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use http::{HeaderName, Method, StatusCode, Version, header};
@@ -15,6 +15,7 @@ use super::upload::UploadBody;
 use super::{ForwardError, headers, proxy, tunnel};
 use crate::auth::ConsumerHeaders;
 use crate::client_connection::{Connection, RequestBody};
+use crate::incoming::Peer;
 use crate::metrics::UpstreamOutcome;
 use sluicegate_config::Protocol;
 use sluicegate_wire::{Headers, RequestHead};
@@ -30,18 +31,16 @@ pub struct ForwardPolicy {
 
 /// The facts about a request that determine how it is forwarded.
 pub struct ForwardFacts<'a> {
+    /// Where the request comes from.
+    pub peer: Peer<'a>,
     /// What the route configures.
     pub policy: ForwardPolicy,
     /// The headers that name the consumer.
     pub consumer: Option<ConsumerHeaders<'a>>,
     /// The hash for consistent balancing.
     pub affinity: Option<u64>,
-    /// The address of the client, which a trusted proxy may have forwarded.
-    pub client: IpAddr,
     /// The address of the listener, if it is known.
     pub listener: Option<SocketAddr>,
-    /// Whether the peer is a trusted proxy.
-    pub trusts_peer: bool,
     /// The single-address header in which trusted proxies forward the client, if one is configured.
     pub client_header: Option<&'a HeaderName>,
     /// The policy for header names with underscores.
@@ -53,9 +52,10 @@ impl ForwardFacts<'_> {
     /// 0.0.0.0:0.
     fn addresses(&self, peer: SocketAddr) -> (SocketAddr, SocketAddr) {
         // A forwarded address has no port.
-        let port = if self.client == peer.ip().to_canonical() { peer.port() } else { 0 };
+        let client = self.peer.client;
+        let port = if client == peer.ip().to_canonical() { peer.port() } else { 0 };
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-        (SocketAddr::new(self.client, port), self.listener.unwrap_or(unknown))
+        (SocketAddr::new(client, port), self.listener.unwrap_or(unknown))
     }
 }
 
@@ -118,7 +118,7 @@ pub fn prepare<'a>(
     header_rules: impl FnOnce(&mut Headers),
 ) -> Result<Outgoing<'a>, ForwardError> {
     let connection = exchange.connection();
-    let ForwardFacts { policy, trusts_peer, .. } = *facts;
+    let ForwardFacts { policy, peer: Peer { trusted: trusts_peer, .. }, .. } = *facts;
     let announced = http_body::Body::size_hint(&body).exact();
     if policy.max_body.zip(announced).is_some_and(|(max, length)| length > max) {
         body.drain(parts);

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::harness::{Gateway, Setup, Upstream, faketime};
 use http::HeaderValue;
+use sluicegate::incoming::{Peer, Request};
 use sluicegate::request::pipeline::evaluate;
-use sluicegate::request::verdict::Origin;
 use sluicegate::resources;
 use sluicegate::snapshot::SnapshotBuilder;
 use sluicegate_limiter::{Span, Time};
@@ -22,12 +22,12 @@ fn a_flood_of_keys_is_bounded() {
     );
     let config = resources::parse(file, "gateway.yaml", Path::new(".")).config.unwrap();
     let snapshot = SnapshotBuilder::default().build(config, None, None, Time::from_nanos(1));
-    let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None, rules: &[] };
+    let peer = Peer::plain(0, "203.0.113.9".parse().unwrap());
     let mut parts: RequestHead =
         http::Request::builder().header("host", "a.test").body(()).unwrap().into_parts().0.into();
     let mut admitted = |key: &str, now: Time| {
         parts.headers.insert("x-api-key", HeaderValue::from_str(key).unwrap());
-        evaluate(&snapshot, origin, &parts, now, false).unwrap().1.admitted
+        evaluate(&snapshot, Request { head: &parts, peer }, now, false).unwrap().2.admitted
     };
     let start = Time::from_nanos(1_000_000_000_000);
     assert!(admitted("mine", start) && admitted("mine", start) && !admitted("mine", start));

@@ -4,9 +4,9 @@ use crate::harness::issuer::{Signer, jwks, unsigned};
 use serde_json::{Value, json};
 use sluicegate::auth::Unproven;
 use sluicegate::auth::jwt::TokenError;
+use sluicegate::incoming::{Peer, Request};
 use sluicegate::request::early_reject::EarlyReject;
 use sluicegate::request::pipeline::evaluate;
-use sluicegate::request::verdict::Origin;
 use sluicegate::resources;
 use sluicegate::snapshot::{Snapshot, SnapshotBuilder};
 use sluicegate_limiter::Time;
@@ -59,9 +59,9 @@ impl House {
             request = request.header(*name, *value);
         }
         let parts: RequestHead = request.body(()).unwrap().into_parts().0.into();
-        let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None, rules: &[] };
-        match evaluate(&self.snapshot, origin, &parts, at(seconds), true) {
-            Ok((matched, _)) => Ok(matched.selected.iter().map(|asked| asked.index).collect()),
+        let peer = Peer::plain(0, "203.0.113.9".parse().unwrap());
+        match evaluate(&self.snapshot, Request { head: &parts, peer }, at(seconds), true) {
+            Ok((_, selection, _)) => Ok(selection.selected.iter().map(|asked| asked.index).collect()),
             Err(EarlyReject::Unproven { why: Unproven::Token(error), .. }) => Err(error),
             Err(other) => panic!("{other:?}"),
         }
@@ -439,8 +439,8 @@ fn users_are_counted_apart_however_many_tokens_they_have() {
         let parts =
             request.header("authorization", format!("Bearer {token}")).body(()).unwrap().into_parts().0;
         let parts = RequestHead::from(parts);
-        let origin = Origin { listener: 0, client: "203.0.113.9".parse().unwrap(), tls: None, rules: &[] };
-        evaluate(&house.snapshot, origin, &parts, at(NOW), true).unwrap().1.admitted
+        let peer = Peer::plain(0, "203.0.113.9".parse().unwrap());
+        evaluate(&house.snapshot, Request { head: &parts, peer }, at(NOW), true).unwrap().2.admitted
     };
     let seen: Vec<bool> =
         [("ada", 1), ("ada", 2), ("ada", 3), ("eve", 4)].map(|(sub, id)| admitted(sub, id)).into();

@@ -4,10 +4,12 @@ use sluicegate_limiter::Time;
 
 use super::RequestContext;
 use crate::access_log::{End, Outcome, Record};
+use crate::auth::Identity;
 use crate::cut_reason::CutReason;
 use crate::limit_outcome::LimitOutcome;
 use crate::request::early_reject::EarlyReject;
-use crate::request::verdict::{Evaluated, Matched, SkipReason};
+use crate::request::limit_selection::SkipReason;
+use crate::request::verdict::{Evaluated, Matched};
 use crate::shown_key::ShownKeys;
 use crate::snapshot::{Snapshot, Target};
 use crate::telemetry::span;
@@ -35,7 +37,7 @@ impl RequestContext {
             return;
         }
         let fields = log.map(|log| &log.config().fields[..]).unwrap_or_default();
-        let record = Record::new(fields, parts, self.client, peer, self.scheme(parts));
+        let record = Record::new(fields, parts, self.client, peer, self.request(parts).scheme());
         self.exchange.begin_record(if spans { record.with_span(parts) } else { record });
     }
 
@@ -46,7 +48,7 @@ impl RequestContext {
     /// Notes that the request is rejected before its limits are evaluated.
     pub fn set_rejected(&mut self, snapshot: &Snapshot, reject: &EarlyReject, parts: &RequestHead) {
         if let Some(route) = reject.route() {
-            self.set_route(snapshot, route, parts, None);
+            self.set_route(snapshot, route, parts, &Identity::default());
         }
         self.note(|record| record.outcome = Some(reject.outcome()));
         if let Some(error) = reject.error() {
@@ -67,7 +69,7 @@ impl RequestContext {
 
     /// Notes the route and the identity of the sender.
     pub fn set_matched(&mut self, snapshot: &Snapshot, matched: &Matched<'_>, parts: &RequestHead) {
-        self.set_route(snapshot, matched.route_index, parts, Some(&matched.identity));
+        self.set_route(snapshot, matched.route_index, parts, &matched.identity);
         if let Some(consumers) = &self.ending.consumers {
             self.seat = matched.identity.consumer().map(|name| consumers.enter(name));
         }
@@ -104,7 +106,7 @@ impl RequestContext {
                     _ => {}
                 }
             }
-            let denied = evaluated.matched.skipped.iter().filter(|(_, why)| *why == SkipReason::WouldDeny);
+            let denied = evaluated.skipped.iter().filter(|(_, why)| *why == SkipReason::WouldDeny);
             record.shadow.extend(denied.map(|(index, _)| *index));
         });
     }

@@ -29,13 +29,13 @@ impl RequestContext {
         snapshot: &Snapshot,
         route: usize,
         parts: &RequestHead,
-        identity: Option<&Identity<'_>>,
+        identity: &Identity<'_>,
     ) {
         self.route = Some(route);
         self.start_timeout(snapshot, route);
         let changes = snapshot.answer_headers(self.route);
         if !changes.is_empty() {
-            self.answer_values = render(changes, &self.facts(snapshot, parts, identity));
+            self.answer_values = render(changes, &self.facts(snapshot, route, parts, identity));
         }
     }
 
@@ -57,21 +57,21 @@ impl RequestContext {
         self.trace(snapshot, &parts.headers); // before hop-by-hop headers are removed
         let Some(route) = self.route else { return Ok(None) };
         let rules = &snapshot.config.routes[route].shape;
-        let facts = self.facts(snapshot, parts, Some(identity));
+        let facts = self.facts(snapshot, route, parts, identity);
         let target = rewrite::target(&rules.path, &facts);
         self.request_values = render(&rules.request, &facts);
         target
     }
 
-    /// The Location of a redirect.
+    /// The Location of a redirect by the route with this index.
     pub fn location(
         &self,
         snapshot: &Snapshot,
-        to: &UriTemplate,
+        (route, to): (usize, &UriTemplate),
         parts: &RequestHead,
         identity: &Identity<'_>,
     ) -> Vec<u8> {
-        rewrite::location(to, &self.facts(snapshot, parts, Some(identity)))
+        rewrite::location(to, &self.facts(snapshot, route, parts, identity))
     }
 
     /// Applies the request header rules of the route and sets the trace context. Called after hop-by-hop headers are
@@ -95,27 +95,16 @@ impl RequestContext {
         })
     }
 
-    /// The scheme that the client used, which a trusted proxy may have forwarded.
-    pub(super) fn scheme(&self, parts: &RequestHead) -> &'static str {
-        match parts.headers.get("x-forwarded-proto").filter(|_| self.trusts_peer) {
-            Some(b"https") => "https",
-            Some(b"http") => "http",
-            _ => self.connection().scheme(),
-        }
-    }
-
     fn facts<'a>(
         &'a self,
         snapshot: &'a Snapshot,
-        parts: &'a RequestHead,
-        identity: Option<&'a Identity<'a>>,
+        route: usize,
+        head: &'a RequestHead,
+        identity: &'a Identity<'a>,
     ) -> Facts<'a> {
         let config = &snapshot.config;
-        let listener = config.listeners.get(self.connection().listener_index());
-        let listener = listener.map(|listener| listener.name.as_str());
-        let route = self.route.map(|route| &config.routes[route]);
-        let (client, id, scheme) = (self.client, self.id(), self.scheme(parts));
-        let certified = self.connection().tls.as_deref().and_then(|tls| tls.client.as_ref());
-        Facts { route, listener, parts, client, identity, id, scheme, certified }
+        let request = self.request(head);
+        let listener = config.listeners.get(request.peer.listener).map(|listener| listener.name.as_str());
+        Facts { request, route: &config.routes[route], identity, listener, id: self.id() }
     }
 }
