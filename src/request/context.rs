@@ -98,25 +98,29 @@ impl RequestContext {
         }
         let origin =
             parts.filter(|_| view.snapshot.has_cors).and_then(|parts| parts.headers.only(header::ORIGIN));
-        // Boxed, because it is moved from one owner to the next until the response has ended.
-        let context = Box::new(Self {
-            exchange: Exchange::new(connection, deadline, now),
-            ending: Rc::clone(&view.ending),
-            route: None,
-            client,
-            trusts_peer,
-            begun: now,
-            code: CLIENT_LEFT,
-            trace: OnceCell::new(),
-            holds: Holds::default(),
-            request_values: Values::new(),
-            answer_values: Values::new(),
-            origin: origin.map(Box::from),
-            reason: Cell::new(None),
-            cut: OnceCell::new(),
-            has_answer_body: parts.is_none_or(|parts| parts.method != Method::HEAD),
-            seat: None,
-        });
+        // Boxed, because it is moved from one owner to the next until the response has ended. With `Box::new`, the compiler makes it
+        // on the stack and copies it.
+        let context = Box::write(
+            Box::new_uninit(),
+            Self {
+                exchange: Exchange::new(connection, deadline, now),
+                ending: Rc::clone(&view.ending),
+                route: None,
+                client,
+                trusts_peer,
+                begun: now,
+                code: CLIENT_LEFT,
+                trace: OnceCell::new(),
+                holds: Holds::default(),
+                request_values: Values::new(),
+                answer_values: Values::new(),
+                origin: origin.map(Box::from),
+                reason: Cell::new(None),
+                cut: OnceCell::new(),
+                has_answer_body: parts.is_none_or(|parts| parts.method != Method::HEAD),
+                seat: None,
+            },
+        );
         match parts {
             Some(parts) => context.adopt_forwarded(&view.snapshot, parts),
             None => context.begin_record(&view.snapshot, None),

@@ -8,6 +8,7 @@ use crate::message::{LocalBody, LocalResponse, RequestId};
 use sluicegate_config::{CorsConfig, Origins};
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
+use sluicegate_wire::number::Decimal;
 
 /// The headers of responses that the gateway sets.
 const OWN: [&str; 3] =
@@ -70,7 +71,7 @@ pub fn preflight(cors: Option<&CorsConfig>, parts: &RequestHead, id: &RequestId)
         asked(header::ACCESS_CONTROL_REQUEST_HEADERS),
     );
     if let Some(seconds) = cors.max_age {
-        headers.append_number(header::ACCESS_CONTROL_MAX_AGE, seconds);
+        headers.append(header::ACCESS_CONTROL_MAX_AGE, Decimal::new().format(seconds));
     }
     response
 }

@@ -6,6 +6,7 @@ use sluicegate_limiter::{Refusal, Time, Usage};
 
 use super::grpc::{RESOURCE_EXHAUSTED, grpc, is_grpc};
 use super::problem::X_REQUEST_ID;
+use super::refusal_body::refusal_body;
 use super::static_headers::{POLICY, Policies, StaticHeaders};
 use crate::limit::{Decided, DecidedLimit, Limit, SelectedLimit};
 use crate::message::{LocalBody, LocalResponse, RequestId};
@@ -13,15 +14,19 @@ use crate::refusal_reason::RefusalReason;
 use sluicegate_config::{Reject, UpstreamHeaders};
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
-use sluicegate_wire::number::write_decimal;
+use sluicegate_wire::headers::FieldName;
+use sluicegate_wire::number::{Decimal, write_decimal};
 
-const LIMIT: &str = "x-ratelimit-limit";
-const REMAINING: &str = "x-ratelimit-remaining";
-const RESET: &str = "x-ratelimit-reset";
-const X_RETRY_AFTER: &str = "x-ratelimit-retry-after";
-const RATELIMIT: &str = "ratelimit";
 const WARNING: &str = "x-ratelimit-warning";
-const RETRY_AFTER: &str = "retry-after";
+const X_RATELIMIT: [&str; 3] = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
+const RATELIMIT: &str = "ratelimit";
+
+const LIMIT_LINE: FieldName = FieldName::new("x-ratelimit-limit: ");
+const REMAINING_LINE: FieldName = FieldName::new("x-ratelimit-remaining: ");
+const RESET_LINE: FieldName = FieldName::new("x-ratelimit-reset: ");
+const X_RETRY_AFTER_LINE: FieldName = FieldName::new("x-ratelimit-retry-after: ");
+const RETRY_AFTER_LINE: FieldName = FieldName::new("retry-after: ");
+const RATELIMIT_LINE: FieldName = FieldName::new("ratelimit: ");
 
 /// The decision of the limits of a request.
 #[derive(Clone, Copy)]
@@ -86,13 +91,15 @@ impl<'s> RateLimitHeaders<'s> {
             StatusCode::TOO_MANY_REQUESTS => UpstreamHeaders::Keep,
             _ => families.upstream,
         };
-        if families.x_ratelimit && make_room(&[LIMIT, REMAINING, RESET], upstream, headers) {
-            self.add_x_ratelimit(headers);
+        let mut digits = Decimal::new();
+        let remaining = digits.format(self.remaining);
+        if families.x_ratelimit && make_room(&X_RATELIMIT, upstream, headers) {
+            self.add_x_ratelimit(remaining, headers);
         }
         let has_policy = !matches!(policies, Policies::Fixed(None));
         let ietf: &[&str] = if has_policy { &[RATELIMIT, POLICY] } else { &[RATELIMIT] };
         if families.ietf && make_room(ietf, upstream, headers) {
-            self.add_ietf(self.reset, headers);
+            self.add_ietf(remaining, Decimal::new().format(self.reset), headers);
             add_policies(policies, self.now, headers);
         }
         if self.static_headers.warns {
@@ -101,45 +108,40 @@ impl<'s> RateLimitHeaders<'s> {
         add_warnings(self.warnings.as_deref().unwrap_or_default(), headers);
     }
 
-    /// Adds the headers that depend on the decision: what remains, and the seconds until there is more.
-    fn add(&self, seconds: u64, headers: &mut Headers) {
+    fn add_x_ratelimit(&self, remaining: &str, headers: &mut Headers) {
+        headers.append_parts(LIMIT_LINE, [self.limit.shown.as_bytes()]);
+        headers.append_parts(REMAINING_LINE, [remaining.as_bytes()]);
+        headers.append_parts(RESET_LINE, [Decimal::new().format(self.reset).as_bytes()]);
+    }
+
+    /// Adds what remains, and the seconds until there is more. The name of a limit is validated.
+    fn add_ietf(&self, remaining: &str, seconds: &str, headers: &mut Headers) {
+        let name = self.limit.config.name.as_bytes();
+        let parts = [b"\"", name, b"\";r=", remaining.as_bytes(), b";t=", seconds.as_bytes()];
+        headers.append_parts(RATELIMIT_LINE, parts);
+    }
+
+    /// Adds the headers of a refusal, after which the client may try again in so many seconds.
+    fn add_refusal(&self, seconds: Option<&str>, headers: &mut Headers) {
         let families = self.static_headers.families;
+        let mut digits = Decimal::new();
+        let remaining = digits.format(self.remaining);
         if families.x_ratelimit {
-            self.add_x_ratelimit(headers);
+            self.add_x_ratelimit(remaining, headers);
         }
         if families.ietf {
-            self.add_ietf(seconds, headers);
+            // Not later than Retry-After, which takes precedence if both are present.
+            match seconds {
+                Some(seconds) => self.add_ietf(remaining, seconds, headers),
+                None => self.add_ietf(remaining, Decimal::new().format(self.reset), headers),
+            }
         }
-    }
-
-    fn add_x_ratelimit(&self, headers: &mut Headers) {
-        headers.append_unchecked(LIMIT.as_bytes(), self.limit.shown.as_bytes());
-        headers.append_number(REMAINING, self.remaining);
-        headers.append_number(RESET, self.reset);
-    }
-
-    fn add_ietf(&self, seconds: u64, headers: &mut Headers) {
-        headers.append_with(RATELIMIT, |out| {
-            out.push(b'"');
-            out.extend_from_slice(self.limit.config.name.as_bytes());
-            out.extend_from_slice(b"\";r=");
-            write_decimal(out, self.remaining);
-            out.extend_from_slice(b";t=");
-            write_decimal(out, seconds);
-        });
-    }
-
-    /// Adds the headers of a refusal.
-    fn add_refusal(&self, seconds: Option<u64>, headers: &mut Headers) {
-        // Not later than Retry-After, which takes precedence if both are present.
-        self.add(seconds.unwrap_or(self.reset), headers);
         let Some(seconds) = seconds else { return };
-        let families = self.static_headers.families;
         if families.x_ratelimit {
-            headers.append_number(X_RETRY_AFTER, seconds);
+            headers.append_parts(X_RETRY_AFTER_LINE, [seconds.as_bytes()]);
         }
         if families.retry_after {
-            headers.append_number(RETRY_AFTER, seconds);
+            headers.append_parts(RETRY_AFTER_LINE, [seconds.as_bytes()]);
         }
     }
 }
@@ -211,7 +213,8 @@ pub fn refusal(
     let LimitResults { decided, static_headers, now } = results;
     let reported = decided.reported().map(|at| decided.at(at));
     let wait = reported.and_then(DecidedLimit::retry_after);
-    let seconds = wait.map(|wait| wait.ceil_secs().max(1));
+    let mut digits = Decimal::new();
+    let seconds = wait.map(|wait| digits.format(wait.ceil_secs().max(1)));
     let banned = reported.is_some_and(|one| matches!(one.verdict.answer, Err(Refusal::Banned(_))));
     let reason = if banned { RefusalReason::Ban } else { RefusalReason::Limit };
     refused(reason);
@@ -236,88 +239,23 @@ pub fn refusal(
     } else if let Some(reject) = reject {
         custom(&mut response, reject, (reason, limit.unwrap_or_default()), seconds, id);
     } else {
-        response.body = LocalBody::Owned(problem(results, reason, seconds, id));
+        response.body = LocalBody::Owned(refusal_body(decided, reason, seconds, id));
     }
     response
-}
-
-/// The default body of a refusal. It is written without a serializer because refusals are frequent under attack. Nothing
-/// in it needs escaping: names of limits are validated, and the rest is constant.
-fn problem(
-    results: LimitResults<'_, '_>,
-    reason: RefusalReason,
-    seconds: Option<u64>,
-    id: &RequestId,
-) -> Vec<u8> {
-    let violated = results
-        .decided
-        .iter()
-        .filter(|DecidedLimit { selected, verdict }| selected.limit.enforces() && verdict.answer.is_err());
-    // Few long pieces: each one costs a check of the room.
-    let (start, wait, reason) = match reason {
-        RefusalReason::Ban => (
-            concat!(
-                "{\"type\":\"https://iana.org/assignments/http-problem-types#abnormal-usage-detected\",",
-                "\"title\":\"Too Many Requests\",\"status\":429,\"detail\":\""
-            ),
-            "temporarily banned after too many refused requests; try again in ",
-            "\",\"reason\":\"ban\",\"request_id\":\"",
-        ),
-        _ => (
-            concat!(
-                "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",",
-                "\"title\":\"Too Many Requests\",\"status\":429,\"detail\":\""
-            ),
-            "the quota is used up; try again in ",
-            "\",\"reason\":\"limit\",\"request_id\":\"",
-        ),
-    };
-    let mut out = Vec::with_capacity(512);
-    out.extend_from_slice(start.as_bytes());
-    match seconds {
-        Some(seconds) => {
-            out.extend_from_slice(wait.as_bytes());
-            write_decimal(&mut out, seconds);
-            out.extend_from_slice(if seconds == 1 { b" second" } else { b" seconds" });
-        }
-        None => out.extend_from_slice(
-            b"this request costs more than the quota can ever hold; it will not be admitted later",
-        ),
-    }
-    out.extend_from_slice(reason.as_bytes());
-    out.extend_from_slice(id.as_bytes());
-    out.extend_from_slice(b"\",\"violated-policies\":[");
-    let mut quote: &[u8] = b"\"";
-    for DecidedLimit { selected, .. } in violated {
-        out.extend_from_slice(quote);
-        out.extend_from_slice(selected.limit.config.name.as_bytes());
-        quote = b"\",\"";
-    }
-    let has_any = quote.len() > 1;
-    match seconds {
-        Some(seconds) => {
-            out.extend_from_slice(if has_any { b"\"],\"retry_after\":" } else { b"],\"retry_after\":" });
-            write_decimal(&mut out, seconds);
-            out.extend_from_slice(b"}\n");
-        }
-        None => out.extend_from_slice(if has_any { b"\"]}\n" } else { b"]}\n" }),
-    }
-    out
 }
 
 fn custom(
     response: &mut LocalResponse,
     reject: &Reject,
     (reason, limit): (RefusalReason, &str),
-    seconds: Option<u64>,
+    seconds: Option<&str>,
     id: &RequestId,
 ) {
-    let seconds = seconds.map_or_else(String::new, |seconds| seconds.to_string());
     let body = reject
         .body
         .replace("{limit}", limit)
         .replace("{reason}", reason.name())
-        .replace("{retry_after}", &seconds)
+        .replace("{retry_after}", seconds.unwrap_or_default())
         .replace("{request_id}", id.as_str());
     response.status = reject.status;
     response.body = LocalBody::from(Bytes::from(body));

@@ -4,6 +4,7 @@ mod cors;
 mod grpc;
 mod limits;
 mod problem;
+mod refusal_body;
 mod ruled_headers;
 mod static_headers;
 mod usage;

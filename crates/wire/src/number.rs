@@ -1,9 +1,12 @@
 //! Numbers in decimal and hexadecimal text.
 
+/// Formats numbers as decimal digits.
+pub use itoa::Buffer as Decimal;
+
 /// Appends a number in decimal.
 #[inline]
 pub fn write_decimal(out: &mut Vec<u8>, number: u64) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    out.extend_from_slice(Decimal::new().format(number).as_bytes());
 }
 
 /// Reads a number of 1 to 19 decimal digits and nothing else, as Content-Length has it (RFC 9110 §8.6).

@@ -36,10 +36,9 @@ pub(crate) struct Socket {
 }
 
 /// What comes next on a connection.
-#[allow(clippy::large_enum_variant, reason = "the large one is what nearly always comes")]
 pub(crate) enum Next {
     /// A request.
-    Request(Request),
+    Request,
     /// A malformed request; `None` if it did not arrive in time.
     Refused(Option<HeadError>),
     /// The connection ends.
@@ -56,9 +55,9 @@ impl Socket {
         }
     }
 
-    /// Waits for the next request, within the timeouts. `max_head` returns the most bytes of its head. Polled by hand, because
+    /// Waits for the next request, within the timeouts, and writes it to `into`. `max_head` returns the most bytes of its head. Polled by hand, because
     /// every request passes here and an arrived one must be served before a timeout or a shutdown is considered.
-    pub(crate) async fn next(&self, max_head: impl Fn() -> usize) -> Next {
+    pub(crate) async fn next(&self, into: &mut Option<Request>, max_head: impl Fn() -> usize) -> Next {
         let deadline = &self.connection.deadline;
         let empty = self.state.borrow().read.is_empty();
         let times = self.connection.worker.client();
@@ -70,9 +69,9 @@ impl Socket {
             deadline.set_waker(context);
             let state = &mut *self.state.borrow_mut();
             loop {
-                match decoder.decode(&mut state.read, &max_head, times.max_headers) {
-                    Ok(Some(request)) => return Poll::Ready(Next::Request(request)),
-                    Ok(None) => {}
+                match decoder.decode_into(&mut state.read, &max_head, times.max_headers, into) {
+                    Ok(true) => return Poll::Ready(Next::Request),
+                    Ok(false) => {}
                     Err(error) => return Poll::Ready(Next::Refused(Some(error))),
                 }
                 let nothing = state.read.is_empty();

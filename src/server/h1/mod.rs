@@ -26,13 +26,16 @@ use sluicegate_wire::h1::{BodyDecoder, Request, ResponseTerms};
 /// A request and its response are boxed: an idle connection does not carry their state, and the memory that one connection
 /// gives back is still in the caches when the next one takes it.
 pub(super) async fn serve(services: &Services, socket: &Rc<Socket>) {
+    let mut request = None;
     let reset = loop {
-        let mut request = match socket.next(|| services.view().snapshot.config.max_head).await {
+        let refused = match socket.next(&mut request, || services.view().snapshot.config.max_head).await {
             Next::End => break false,
-            Next::Request(request) => Ok(request),
-            Next::Refused(error) => Err(error.map_or(LocalError::Slow, LocalError::from)),
+            Next::Request => None,
+            Next::Refused(error) => error.map(LocalError::from),
         };
-        match boxed_future(|| serve_one(services, socket, &mut request)).await {
+        let request =
+            request.as_mut().filter(|_| refused.is_none()).ok_or(refused.unwrap_or(LocalError::Slow));
+        match boxed_future(|| serve_one(services, socket, request)).await {
             After::Next => {}
             After::Close => break false,
             After::Reset => break true,
@@ -55,10 +58,10 @@ enum After {
 async fn serve_one(
     services: &Services,
     socket: &Rc<Socket>,
-    request: &mut Result<Request, LocalError>,
+    mut request: Result<&mut Request, LocalError>,
 ) -> After {
     let connection = &socket.connection;
-    let (terms, response) = match request {
+    let (terms, response) = match &mut request {
         Err(error) => {
             socket.ends.set(true);
             (ResponseTerms::default(), pipeline::refuse(services, connection, &connection.deadline, *error))

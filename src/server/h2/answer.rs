@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::{StatusCode, header};
 use http_body::Body as _;
 use sluicegate_wire::h2::{Reason, ResponseHead, Session, StreamKey};
+use sluicegate_wire::number::Decimal;
 
 use super::next_request::{NextRequest, StreamRequest};
 use crate::client_connection::body_rate::SendRate;
@@ -97,7 +98,7 @@ fn send_head<'s>(
     if let Some(length) = length.filter(|length| *length > 0 && !is_bodiless)
         && !headers.contains_key(header::CONTENT_LENGTH)
     {
-        headers.append_number(header::CONTENT_LENGTH, length);
+        headers.append(header::CONTENT_LENGTH, Decimal::new().format(length));
     }
     let date = connection.worker.buffers.date();
     let head = ResponseHead { status, headers: &headers, date, ends };

@@ -87,29 +87,46 @@ impl RequestDecoder {
         max_bytes: impl Fn() -> usize,
         max_fields: usize,
     ) -> Result<Option<Request>, HeadError> {
+        let mut request = None;
+        self.decode_into(read, max_bytes, max_fields, &mut request)?;
+        Ok(request)
+    }
+
+    /// The same, but a complete head is written to `into`, because a request is too large to be moved often. Returns whether the
+    /// head is complete.
+    ///
+    /// # Errors
+    /// As those of [`decode`](Self::decode).
+    pub fn decode_into(
+        &mut self,
+        read: &mut BytesMut,
+        max_bytes: impl Fn() -> usize,
+        max_fields: usize,
+        into: &mut Option<Request>,
+    ) -> Result<bool, HeadError> {
         while self.skipped < MAX_EMPTY_LINES && read.starts_with(b"\r\n") {
             read.advance(2);
             self.skipped += 1;
         }
         match read.first() {
-            None => return Ok(None),
-            Some(b'\r') if read.len() == 1 && self.skipped < MAX_EMPTY_LINES => return Ok(None),
+            None => return Ok(false),
+            Some(b'\r') if read.len() == 1 && self.skipped < MAX_EMPTY_LINES => return Ok(false),
             Some(b'\r' | b'\n') => return Err(malformed("a line before the request line")),
             Some(_) => {}
         }
         // A head that arrives byte by byte is parsed again only when its end may have arrived.
         let searched = std::mem::replace(&mut self.searched, read.len());
         let parsed = if searched == 0 || has_end(&read[searched.saturating_sub(3)..]) {
-            parse(read, max_fields, self.max_target)?
+            parse(read, max_fields, self.max_target, into)?
         } else {
             None
         };
         match parsed {
-            Some((length, request)) if length <= MAX_TARGET || length <= max_bytes() => {
+            Some(length) if length <= MAX_TARGET || length <= max_bytes() => {
                 read.advance(length);
-                Ok(Some(request))
+                Ok(true)
             }
-            None if read.len() < MAX_TARGET || read.len() < max_bytes() => Ok(None),
+            None if read.len() < MAX_TARGET || read.len() < max_bytes() => Ok(false),
             _ => Err(too_large(read, self.max_target)),
         }
     }
@@ -127,8 +144,13 @@ fn too_large(read: &[u8], max_target: usize) -> HeadError {
     if target.len() > max_target { HeadError::TargetTooLong } else { HeadError::TooLarge }
 }
 
-/// Parses a complete head. Returns its length too.
-fn parse(read: &[u8], max_fields: usize, max_target: usize) -> Result<Option<(usize, Request)>, HeadError> {
+/// Parses a complete head. Returns its length.
+fn parse(
+    read: &[u8],
+    max_fields: usize,
+    max_target: usize,
+    into: &mut Option<Request>,
+) -> Result<Option<usize>, HeadError> {
     let usual = parse::request(read, max_fields.min(MAX_FIELDS));
     let ((method, target, is_http10), headers, length) = match usual {
         Some(usual) => usual,
@@ -157,7 +179,8 @@ fn parse(read: &[u8], max_fields: usize, max_target: usize) -> Result<Option<(us
     let version = if is_http10 { Version::HTTP_10 } else { Version::HTTP_11 };
     let head = RequestHead { method, target, version, headers };
     let expects_continue = expects && body != BodyDecoder::Ended;
-    Ok(Some((length, Request { head, body, terms, expects_continue })))
+    *into = Some(Request { head, body, terms, expects_continue });
+    Ok(Some(length))
 }
 
 /// Parses a head that is incomplete or not in the usual form.

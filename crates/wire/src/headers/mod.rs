@@ -19,7 +19,6 @@ use http::HeaderValue;
 use self::line::{Line, bit, tag};
 pub use self::name_case::NameCase;
 pub use self::name_filter::NameFilter;
-use crate::number::write_decimal;
 
 /// Initial capacity in fields: those that clients send and those that a gateway adds.
 const LINES: usize = 24;
@@ -63,6 +62,28 @@ impl Drop for Headers {
                 used.push(Self { text, lines, seen: 0, underscored: false });
             }
         });
+    }
+}
+
+/// The name of a field that is added to many messages, as HTTP/1.1 writes it.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldName {
+    /// The name, a colon and a space.
+    text: &'static [u8],
+    /// The length of the name.
+    length: u16,
+    tag: u8,
+}
+
+impl FieldName {
+    /// The name in this text, which a colon and a space follow.
+    ///
+    /// # Panics
+    /// The text does not end with a colon and a space.
+    pub const fn new(text: &'static str) -> Self {
+        let text = text.as_bytes();
+        let [name @ .., b':', b' '] = text else { panic!("a name ends with a colon and a space") };
+        Self { text, length: name.len() as u16, tag: tag(name) }
     }
 }
 
@@ -210,10 +231,25 @@ impl Headers {
         self.add(name.as_ref(), |text| text.extend_from_slice(value));
     }
 
-    /// Adds a field with a decimal number. The name is in lower case.
+    /// Adds a field whose value consists of these parts, which together are known to be a valid value.
     #[inline]
-    pub fn append_number(&mut self, name: impl AsRef<[u8]>, number: u64) {
-        self.add(name.as_ref(), |text| write_decimal(text, number));
+    pub fn append_parts<const N: usize>(&mut self, name: FieldName, parts: [&[u8]; N]) {
+        let Self { text, lines, seen, .. } = self;
+        let at = text.len();
+        text.extend_from_slice(name.text);
+        let value = text.len();
+        parts.iter().for_each(|part| text.extend_from_slice(part));
+        let end = text.len();
+        text.extend_from_slice(b"\r\n");
+        *seen |= bit(name.tag);
+        lines.push(Line {
+            name: narrow(at),
+            value: narrow(value),
+            value_length: narrow(end - value),
+            name_length: name.length,
+            tag: name.tag,
+            whole: true,
+        });
     }
 
     /// Adds a field whose value `write` appends to the text. The name is in lower case. A value that is not a valid field
