@@ -15,10 +15,10 @@ use hyper::body::Bytes;
 use sluicegate_limiter::{MAX_COUNT, Span, Time};
 
 use super::headers::{disown, reads_like};
+use super::identity::{Admission, Refusal, Stop, Unproven};
 use super::outside::{Call, Flights, Reply, Service};
 use super::read::{check_name, check_plan};
 use super::remembered::{Digest, Remembered, hash};
-use super::{Stop, Unproven};
 use crate::clock::Clock;
 use crate::incoming::Request;
 use sluicegate_config::{CheckConfig, OnFailure, PathError, normalize, normalize_encoded_slashes};
@@ -55,30 +55,6 @@ struct Known {
     fresh: Time,
     /// Until when it is used while the service is away.
     stale: Time,
-}
-
-/// Who sends a request, by the words of the service.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Admission {
-    /// The name of a consumer.
-    pub consumer: Option<Box<str>>,
-    /// The name of a plan.
-    pub plan: Option<Box<str>>,
-    /// The rate of limits with `rate: check:rate`, as it is written.
-    pub rate: Option<Box<str>>,
-    /// The cost of the request on limits with `cost: check:cost`, from 1.
-    pub cost: Option<u64>,
-}
-
-/// A refusal by the service.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// 401, 403 or 429.
-    pub status: StatusCode,
-    /// How clients authenticate themselves there.
-    pub challenges: Vec<HeaderValue>,
-    /// When they may try again.
-    pub retry_after: Option<HeaderValue>,
 }
 
 /// What the service says of a request.
@@ -148,7 +124,7 @@ impl Check {
         headers: &Headers,
         told: Option<&Told>,
         now: Time,
-    ) -> Result<Option<Arc<Admission>>, Stop> {
+    ) -> Result<Option<Arc<Admission>>, Stop<Question>> {
         let digest = self.digest(route, headers);
         let told = match told {
             Some(told) => told.clone(),
@@ -157,7 +133,7 @@ impl Check {
                 None if self.service.is_paused(now) => Told::Unknown,
                 None => {
                     let check = Arc::clone(self);
-                    return Err(Stop::Ask(super::Question::Check(Question { check, digest })));
+                    return Err(Stop::Ask(Question { check, digest }));
                 }
             },
         };

@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
-use super::MAX_KEY;
 use super::read::{Entry, read};
 use crate::file_watch::{Digest, Mistakes, Source, Unusable, Watched, hex, sha256};
 use sluicegate_config::{Config, LimitConfig, Priority, RateSource, nearest};
+
+/// The longest API key that is looked at: a longer one is nobody's.
+const MAX_KEY: usize = 4 << 10;
 
 /// All consumers of a file. Immutable; a changed file makes another.
 pub struct Consumers {

@@ -13,10 +13,10 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use hyper::body::Bytes;
 use sluicegate_limiter::{Span, Time};
 
+use super::identity::{Stop, Unproven};
 use super::jwt::{Claims, Kept, MAX_TOKEN, SCHEME, TokenError, Verified};
 use super::outside::{Call, Flights, Reply, Service};
 use super::remembered::{Digest, Remembered, hash};
-use super::{Stop, Unproven};
 use crate::clock::Clock;
 use sluicegate_config::{IntrospectionConfig, OnFailure, Secret};
 use sluicegate_wire::Headers;
@@ -112,7 +112,7 @@ impl Introspection {
         required: bool,
         told: Option<&Told>,
         now: Time,
-    ) -> Result<Option<Arc<Verified>>, Stop> {
+    ) -> Result<Option<Arc<Verified>>, Stop<Question>> {
         let lacking = || match required || self.config.required {
             true => Err(Stop::from(TokenError::Missing)),
             false => Ok(None),
@@ -126,7 +126,7 @@ impl Introspection {
                 None if self.service.is_paused(now) => Told::Unknown,
                 None => {
                     let (introspection, token) = (Arc::clone(self), Secret::new(token));
-                    return Err(Stop::Ask(super::Question::Token(Question { introspection, token, digest })));
+                    return Err(Stop::Ask(Question { introspection, token, digest }));
                 }
             },
         };

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::check::Admission;
+use super::consumers::Consumers;
+use super::identity::{Admission, Identity};
 use super::jwt::Verified;
-use super::{Consumers, Identity};
 
 /// Who sent a request, as the log of a gateway says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,6 +8,7 @@ pub mod check;
 mod consumers;
 pub mod edit;
 mod headers;
+mod identity;
 pub mod introspection;
 pub mod jwt;
 mod logged;
@@ -21,126 +22,21 @@ use std::sync::Arc;
 
 use sluicegate_limiter::Time;
 
-use self::check::{Admission, Check, Refusal};
+use self::check::Check;
 use self::introspection::Introspection;
 use self::jwt::{Jwt, TokenError, Verified};
 use crate::clock::Clock;
-use crate::incoming::{Request, Routed};
+use crate::incoming::Request;
 use crate::request_value;
-use sluicegate_config::{ApiKeyConfig, Priority, RateSource};
+use sluicegate_config::ApiKeyConfig;
 use sluicegate_wire::{Headers, RequestHead};
 
 pub use self::consumers::{Consumer, Consumers};
 pub use self::headers::{disown, reads_like};
+pub(crate) use self::identity::Stop;
+pub use self::identity::{Admission, Identified, Identity, Refusal, Unproven};
 pub use self::logged::LogIdentity;
 pub use self::outside::Asking;
-
-/// The longest API key that is looked at: a longer one is nobody's.
-pub const MAX_KEY: usize = 4 << 10;
-
-/// What is proved of whoever sent a request.
-#[derive(Clone, Debug, Default)]
-pub struct Identity<'s> {
-    /// The consumer whose key was sent.
-    pub key: Option<Consumer<'s>>,
-    /// What its token says, if anything wants to know the user.
-    pub token: Option<Arc<Verified>>,
-    /// What the external check says.
-    pub admission: Option<Arc<Admission>>,
-}
-
-/// A request with its route and the identity of its sender.
-#[derive(Clone, Copy)]
-pub struct Identified<'r> {
-    /// The request.
-    pub routed: &'r Routed<'r>,
-    /// The identity, which may be anonymous.
-    pub identity: &'r Identity<'r>,
-}
-
-impl Identity<'_> {
-    /// The name of the consumer: the one that the external check names, or the one whose key was sent.
-    pub fn consumer(&self) -> Option<&str> {
-        match self.checked_consumer() {
-            Some(named) => Some(named),
-            None => self.key.map(|key| key.name),
-        }
-    }
-
-    /// The plan that it is on: the one that the external check names, or that of the consumer, or else the one that the
-    /// token names.
-    pub fn plan(&self) -> Option<&str> {
-        self.consumer_plan().or_else(|| self.token.as_deref()?.plan())
-    }
-
-    /// How important the file of consumers says that the requests of the consumer are.
-    pub fn priority(&self) -> Option<Priority> {
-        let key = self.key.filter(|key| self.checked_consumer().is_none_or(|named| named == key.name))?;
-        key.priority
-    }
-
-    /// The plan of the consumer.
-    fn consumer_plan(&self) -> Option<&str> {
-        if self.admission.is_none() {
-            return self.key.and_then(|key| key.plan);
-        }
-        let named = self.admission.as_ref().and_then(|admission| admission.plan.as_deref());
-        named.or_else(|| self.key.filter(|_| self.checked_consumer().is_none())?.plan)
-    }
-
-    fn checked_consumer(&self) -> Option<&str> {
-        self.admission.as_ref()?.consumer.as_deref()
-    }
-
-    /// A value that the file of consumers has for the consumer.
-    pub fn metadata(&self, name: &str) -> Option<&str> {
-        let key = self.key.filter(|key| self.checked_consumer().is_none_or(|named| named == key.name))?;
-        key.metadata().find(|(known, _)| *known == name).map(|(_, value)| value)
-    }
-
-    /// The rate that it has by this source, as it is written there.
-    pub fn rate(&self, source: &RateSource) -> Option<&str> {
-        match source {
-            RateSource::Claim(name) => self.token.as_deref()?.claim(name),
-            RateSource::Metadata(name) => self.metadata(name),
-            RateSource::Check => self.admission.as_deref()?.rate.as_deref(),
-        }
-    }
-
-    /// What its request costs by the word of the external check, at least 1.
-    pub fn cost(&self) -> u64 {
-        self.admission.as_ref().and_then(|admission| admission.cost).unwrap_or(1)
-    }
-}
-
-/// Why a request that has to prove itself does not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unproven {
-    /// It carries no API key, an empty one or several.
-    NoKey,
-    /// It carries one that nobody here has.
-    UnknownKey,
-    /// Its token does not hold, or it lacks the one that it needs.
-    Token(TokenError),
-    /// The external check refuses it.
-    Refused(Arc<Refusal>),
-    /// Whoever knows is away.
-    Away,
-}
-
-/// Why nobody is identified.
-pub(crate) enum Stop {
-    /// The request does not prove itself.
-    Unproven(Unproven),
-    /// Somebody outside must be asked first.
-    Ask(Question),
-}
-
-impl From<TokenError> for Stop {
-    fn from(error: TokenError) -> Self {
-        Self::Unproven(Unproven::Token(error))
-    }
-}
 
 /// Something that a service outside must be asked.
 pub enum Question {
@@ -251,7 +147,7 @@ impl<'s> Sources<'s, '_> {
         parts: &RequestHead,
         answers: &Answers,
         now: Time,
-    ) -> Result<Identity<'s>, Stop> {
+    ) -> Result<Identity<'s>, Stop<Question>> {
         if let Some(logged) = answers.logged.as_ref().and_then(|logged| logged.identity(self.consumers)) {
             return Ok(logged);
         }
@@ -260,11 +156,14 @@ impl<'s> Sources<'s, '_> {
             (None, None) => None,
             (Some(jwt), None) => jwt.identify(&parts.headers, now)?,
             (jwt, Some(introspection)) => {
-                user(jwt, introspection, &parts.headers, answers.token.as_ref(), now)?
+                user(jwt, introspection, &parts.headers, answers.token.as_ref(), now)
+                    .map_err(|stop| stop.asking(Question::Token))?
             }
         };
         let admission = match self.check {
-            Some(check) => check.check(route, &parts.headers, answers.check.as_ref(), now)?,
+            Some(check) => check
+                .check(route, &parts.headers, answers.check.as_ref(), now)
+                .map_err(|stop| stop.asking(Question::Check))?,
             None => None,
         };
         Ok(Identity { key, token, admission })
@@ -279,7 +178,7 @@ fn user(
     headers: &Headers,
     told: Option<&introspection::Told>,
     now: Time,
-) -> Result<Option<Arc<Verified>>, Stop> {
+) -> Result<Option<Arc<Verified>>, Stop<introspection::Question>> {
     let mut required = false;
     match jwt.map(|jwt| (jwt, jwt.identify(headers, now))) {
         Some((_, Ok(Some(verified)))) => return Ok(Some(verified)),

@@ -3,24 +3,14 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use sluicegate_counters::{Ask, Decision, KeyText, SettledCost, Verdict, decide, preview};
+use sluicegate_counters::{Ask, Decision, SettledCost, Verdict, decide, preview};
 use sluicegate_counters_redis::{Store, shared_hash};
-use sluicegate_fair_shares::{Answer, Consumer, Cost, Reserved};
+use sluicegate_fair_shares::{Answer, Cost, Reserved};
 use sluicegate_limiter::{Quota, Refusal, Span, Time};
 use smallvec::SmallVec;
 
-use super::{SelectedLimit, shared};
+use super::{FairAsk, SelectedLimit, shared};
 use crate::fair_shares::FairShares;
-
-/// The question of a request to the shares of one of its limits.
-pub struct FairAsk<'s> {
-    /// The shares of that limit.
-    pub shares: &'s Arc<FairShares>,
-    /// Who asks.
-    pub consumer: Consumer,
-    /// The key of the consumer in full.
-    pub text: KeyText,
-}
 
 /// What the shares say of a request. Dropping it gives back what was taken from them, unless the request is admitted: the client may
 /// leave while a store is asked.

@@ -1,29 +1,11 @@
 //! The variants of a limit for the rates that identities name: other numbers, the same counters.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Limit;
-use crate::append_map::AppendMap;
+use super::made_variants::MOST_RATES;
 use crate::rules::{Effect, EffectId};
 use sluicegate_config::BoundedRate;
-
-/// The largest number of variants of a limit; identities with further rates have its default rate.
-const MOST: usize = 10_000;
-
-/// The variants by rate, and by the rule that changes them further.
-#[derive(Default)]
-pub(super) struct IdentityRates {
-    made: AppendMap<(BoundedRate, Option<u32>), Option<Arc<Limit>>, MOST>,
-    /// Whether it was logged that there are too many.
-    full: AtomicBool,
-}
-
-impl IdentityRates {
-    pub(super) fn limits(&self) -> impl Iterator<Item = &Arc<Limit>> {
-        self.made.values().flatten()
-    }
-}
 
 impl Limit {
     /// The limit with a rate that an identity names; `None` if it cannot have that rate, or has it already. `rule` is the
@@ -36,16 +18,16 @@ impl Limit {
     ) -> Option<&Arc<Self>> {
         let of_rule = rule.map(|(id, _)| id.index());
         let make = || self.variant_with_rate(rate, rule.map(|(_, effect)| effect()).as_ref());
-        let known = self.identity_rates.get_or_init(Box::default);
-        let made = known.made.get_or_insert(&(rate, of_rule), make);
-        if made.is_none() && !known.full.swap(true, Ordering::Relaxed) {
+        let made = self.identity_rates.get_or_init(Box::default);
+        let found = made.of_rate(&(rate, of_rule), make);
+        if found.is_none() && made.is_first_beyond() {
             tracing::warn!(
-                "limit {}: requests have named {MOST} different rates; those with further ones have its default rate until \
+                "limit {}: requests have named {MOST_RATES} different rates; those with further ones have its default rate until \
                  the next reload",
                 self.config.name
             );
         }
-        made?.as_ref()
+        found?.as_ref()
     }
 
     #[cold]

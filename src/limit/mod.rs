@@ -8,6 +8,7 @@ mod counting;
 mod fair;
 mod identity_rates;
 mod leased;
+mod made_variants;
 mod penalty;
 mod selected;
 pub mod shared;
@@ -24,18 +25,19 @@ use sluicegate_counters::{CostKind, CountedLimit, LateCost, StoreFailurePolicy};
 pub use sluicegate_counters_redis::{Peeked, Store, StoreState, StoreStatus};
 
 pub use self::counting::{Counted, Counting, counting, counting_in_force};
-pub use self::fair::{FairAsk, capacity, decide_fairly, decide_fairly_in_store, preview_shares};
-use self::identity_rates::IdentityRates;
+pub use self::fair::{capacity, decide_fairly, decide_fairly_in_store, preview_shares};
 pub use self::leased::decide_leased;
+use self::made_variants::{RatedVariants, RuledVariants};
 pub use self::penalty::SlowerLane;
-pub use self::selected::{Decided, DecidedLimit, SelectedLimit};
-pub use self::variants::Variant;
-use self::variants::Variants;
+pub use self::selected::{Decided, DecidedLimit, FairAsk, SelectedLimit};
 use self::warned::Warned;
 use crate::fair_shares::FairShares;
 use crate::keys::{self, Fingerprint, KeySecret};
 use sluicegate_config::{Cost, LimitConfig, Mode, OnStoreFailure};
 use sluicegate_limiter::Usage;
+
+/// What a rule makes of a limit.
+pub type Variant = made_variants::Variant<Limit>;
 
 /// A limit of the configuration in force.
 pub struct Limit {
@@ -60,9 +62,9 @@ pub struct Limit {
     /// The keys that were warned, if it warns.
     pub warned: Option<Arc<Warned>>,
     /// Its variants for keys that have rules.
-    variants: OnceLock<Box<Variants>>,
+    variants: OnceLock<Box<RuledVariants<Self>>>,
     /// Its variants for the rates that identities name.
-    identity_rates: OnceLock<Box<IdentityRates>>,
+    identity_rates: OnceLock<Box<RatedVariants<Self>>>,
     /// The quota as it is reported to clients.
     pub shown: Box<str>,
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use sluicegate_counters::{Ask, Decision, Verdict};
+use sluicegate_counters::{Ask, Decision, KeyText, Verdict};
+use sluicegate_fair_shares::Consumer;
 use sluicegate_limiter::{Refusal, Span};
 
 use super::Limit;
-use super::fair::FairAsk;
+use crate::fair_shares::FairShares;
 use crate::limit_outcome::LimitOutcome;
 
 /// `Retry-After` of a concurrency limit: it is unknown when one of the requests in flight ends.
@@ -37,6 +38,16 @@ impl<'s> AsRef<Ask<'s>> for SelectedLimit<'s> {
     fn as_ref(&self) -> &Ask<'s> {
         &self.ask
     }
+}
+
+/// The question of a request to the shares of one of its limits.
+pub struct FairAsk<'s> {
+    /// The shares of that limit.
+    pub shares: &'s Arc<FairShares>,
+    /// Who asks.
+    pub consumer: Consumer,
+    /// The key of the consumer in full.
+    pub text: KeyText,
 }
 
 /// The limits of a request with their decision.

@@ -5,46 +5,17 @@ use std::sync::{Arc, OnceLock};
 use sluicegate_counters::CountedLimit;
 use sluicegate_counters_redis::share;
 
-use super::Limit;
-use crate::rules::{Effect, EffectId, Slots};
+use super::{Limit, Variant};
+use crate::rules::{Effect, EffectId};
 use sluicegate_config::Mode;
 use sluicegate_limiter::Quota;
 use sluicegate_rules::RuleMode;
-
-/// The variants that requests have needed so far, by their effect.
-#[derive(Default)]
-pub(super) struct Variants(Slots<Variant>);
-
-/// What a rule makes of a limit.
-pub enum Variant {
-    /// It does not apply.
-    Exempt,
-    /// It has other numbers, or another mode.
-    Limit {
-        /// The limit as it then is.
-        limit: Arc<Limit>,
-        /// Whether the rule has a rate.
-        has_rate: bool,
-    },
-    /// It stays as it is: the limit cannot have these numbers any more, because it has changed since the rule was made.
-    Unchanged,
-}
-
-impl Variants {
-    /// Those with numbers or a mode of their own.
-    pub(super) fn limits(&self) -> impl Iterator<Item = &Arc<Limit>> {
-        self.0.iter().filter_map(|variant| match variant {
-            Variant::Limit { limit, .. } => Some(limit),
-            Variant::Exempt | Variant::Unchanged => None,
-        })
-    }
-}
 
 impl Limit {
     /// What a rule with this effect makes of the limit.
     #[inline]
     pub fn with_effect(&self, id: EffectId, effect: impl FnOnce() -> Effect) -> &Variant {
-        self.variants.get_or_init(Box::default).0.get_or_init(id.index(), || self.variant(&effect()))
+        self.variants.get_or_init(Box::default).of_effect(id.index(), || self.variant(&effect()))
     }
 
     #[cold]

@@ -8,6 +8,7 @@
 
 mod effect;
 mod flights;
+mod follow;
 mod limit;
 mod open;
 mod remote;

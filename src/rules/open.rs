@@ -14,7 +14,8 @@ use tokio::sync::{Semaphore, watch};
 
 use super::effect::Effects;
 use super::flights::Flights;
-use super::remote::{Remote, follow};
+use super::follow::follow;
+use super::remote::Remote;
 use super::schedule::Schedule;
 use super::service;
 use super::source::Source;

@@ -11,9 +11,8 @@ use hyper::body::Incoming;
 
 use super::exchange::Exchange;
 use super::h1_connection::H1Connection;
-use super::h2_client::is_larger;
 use super::h2_pool::Stream;
-use super::headers;
+use super::headers::{self, is_larger};
 use super::pool::Pool;
 use super::tunnel::Tunnel;
 use crate::cut_reason::CutReason;

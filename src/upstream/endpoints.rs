@@ -1,6 +1,6 @@
 //! An upstream as one worker sees it: its endpoints with their connections, and the choice of one.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -13,11 +13,12 @@ use super::ForwardError;
 use super::balance::{Candidate, RandomSource, choose};
 use super::body::Response;
 use super::connect::connector;
-use super::endpoint_state::{EndpointState, WorkerCounts};
+use super::endpoint_state::EndpointState;
 use super::exchange::Exchange;
+use super::permit::{EndpointUse, Permit};
 use super::retry::RetryBudget;
 use super::server::Server;
-use super::upstream_state::{PersistentState, UpstreamState};
+use super::upstream_state::UpstreamState;
 use crate::boxed_future::boxed_future;
 use crate::metrics::UpstreamMetrics;
 use sluicegate_config::UpstreamConfig;
@@ -46,19 +47,8 @@ struct EndpointSet {
 
 /// An endpoint: one address of a server, with the connections of this worker.
 pub(super) struct Endpoint {
-    pub(super) state: Arc<EndpointState>,
     pub(super) server: Server,
-    /// Requests in flight from this worker.
-    in_flight: Rc<Cell<u32>>,
-    /// The same for operators.
-    counts: Arc<WorkerCounts>,
-}
-
-/// The permit of one request to use an endpoint. Dropping it releases the permit.
-pub(crate) struct Permit {
-    pub(super) endpoint: Rc<Endpoint>,
-    /// Notified on release, if `max_connections` limits the requests in flight.
-    counted: Option<Arc<PersistentState>>,
+    used: Rc<EndpointUse>,
 }
 
 /// The endpoints that were tried for a request.
@@ -69,7 +59,7 @@ const RECHECK: Duration = Duration::from_millis(100);
 
 /// The result of a choice.
 enum Choice {
-    Permit(Permit),
+    Chosen(Rc<Endpoint>, Permit),
     /// All endpoints are at `max_connections`.
     Full,
     /// There is no endpoint that is ready and was not tried.
@@ -139,10 +129,10 @@ impl Upstream {
         exchange: &Exchange,
         affinity: Option<u64>,
         tried: &[Rc<Endpoint>],
-    ) -> Result<Permit, ForwardError> {
+    ) -> Result<(Rc<Endpoint>, Permit), ForwardError> {
         let now = || exchange.connection().worker.deadlines.now();
         match self.choose(affinity, tried, now()) {
-            Choice::Permit(permit) => return Ok(permit),
+            Choice::Chosen(endpoint, permit) => return Ok((endpoint, permit)),
             Choice::None => return Err(self.none_left(tried)),
             Choice::Full => {}
         }
@@ -155,7 +145,7 @@ impl Upstream {
                 freed.as_mut().enable(); // so that a release during the choice is not missed
                 let latest = self.latest.borrow().upgrade();
                 match latest.as_deref().unwrap_or(self).choose(affinity, tried, now()) {
-                    Choice::Permit(permit) => return Ok(permit),
+                    Choice::Chosen(endpoint, permit) => return Ok((endpoint, permit)),
                     Choice::None => {
                         persistent.freed(); // another request may use what this one cannot
                         return Err(self.none_left(tried));
@@ -179,8 +169,8 @@ impl Upstream {
     /// Whether the server of `endpoint` has another healthy address that was not `tried`.
     pub(super) fn has_siblings(&self, endpoint: &Endpoint, tried: &[Rc<Endpoint>], now: u64) -> bool {
         let set = self.set.borrow();
-        let authority = &endpoint.state.authority;
-        set.eligible(tried, now).0.iter().any(|index| set.endpoints[*index].state.authority == *authority)
+        let authority = &endpoint.state().authority;
+        set.eligible(tried, now).0.iter().any(|index| set.endpoints[*index].state().authority == *authority)
     }
 
     fn choose(&self, key: Option<u64>, tried: &[Rc<Endpoint>], now: u64) -> Choice {
@@ -196,16 +186,14 @@ impl Upstream {
         let max = self.config().max_connections;
         loop {
             if let Some(max) = max {
-                eligible.retain(|index| set.endpoints[*index].state.has_room(max));
+                eligible.retain(|index| set.endpoints[*index].state().has_room(max));
             }
             let chosen = choose(&self.config().balance, &set.candidates, &eligible, key, &self.random);
             let Some(endpoint) = chosen.map(|index| &set.endpoints[index]) else { return Choice::Full };
             // Another worker may have taken the last permit since the check above.
-            if max.is_none_or(|max| endpoint.state.acquire(max)) {
-                endpoint.in_flight.set(endpoint.in_flight.get() + 1);
-                endpoint.counts.begins(endpoint.in_flight.get());
+            if max.is_none_or(|max| endpoint.state().acquire(max)) {
                 let counted = max.map(|_| Arc::clone(self.state.persistent()));
-                return Choice::Permit(Permit { endpoint: Rc::clone(endpoint), counted });
+                return Choice::Chosen(Rc::clone(endpoint), endpoint.used.begin(counted));
             }
         }
     }
@@ -250,10 +238,10 @@ impl EndpointSet {
         let version = state.version(); // read first, so that a change during this function is seen at the next check
         let (mut endpoints, mut candidates) = (Vec::new(), Vec::new());
         for (shared, weight) in state.endpoints().iter() {
-            let same = known.iter().find(|endpoint| Arc::ptr_eq(&endpoint.state, shared));
+            let same = known.iter().find(|endpoint| Arc::ptr_eq(endpoint.state(), shared));
             let same = same.filter(|endpoint| endpoint.server.connects_as(state));
             let endpoint = same.map_or_else(|| Rc::new(Endpoint::new(shared, state, connector)), Rc::clone);
-            candidates.push(Candidate::new(*weight, shared.identity, Rc::clone(&endpoint.in_flight)));
+            candidates.push(Candidate::new(*weight, shared.identity, Rc::clone(&endpoint.used.in_flight)));
             endpoints.push(endpoint);
         }
         Self { version, candidates, endpoints }
@@ -265,13 +253,14 @@ impl EndpointSet {
         let is_new =
             |index: &usize| !tried.iter().any(|endpoint| Rc::ptr_eq(endpoint, &self.endpoints[*index]));
         let available =
-            (0..self.endpoints.len()).filter(|index| self.endpoints[*index].state.is_available(now));
+            (0..self.endpoints.len()).filter(|index| self.endpoints[*index].state().is_available(now));
         let available: SmallVec<[usize; 16]> = available.collect();
         match available.is_empty() {
             false if tried.is_empty() => (available, false),
             false => (available.into_iter().filter(is_new).collect(), false),
             true => {
-                let ready = (0..self.endpoints.len()).filter(|index| self.endpoints[*index].state.is_ready());
+                let ready =
+                    (0..self.endpoints.len()).filter(|index| self.endpoints[*index].state().is_ready());
                 (ready.filter(is_new).collect(), true)
             }
         }
@@ -280,22 +269,11 @@ impl EndpointSet {
 
 impl Endpoint {
     fn new(state: &Arc<EndpointState>, upstream: &UpstreamState, connector: Option<&TlsConnector>) -> Self {
-        Self {
-            server: Server::new(state, upstream, connector),
-            state: Arc::clone(state),
-            in_flight: Rc::default(),
-            counts: state.worker_counts(),
-        }
+        Self { server: Server::new(state, upstream, connector), used: EndpointUse::new(state) }
     }
-}
 
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.endpoint.in_flight.set(self.endpoint.in_flight.get() - 1);
-        self.endpoint.counts.ends(self.endpoint.in_flight.get());
-        if let Some(persistent) = &self.counted {
-            self.endpoint.state.release();
-            persistent.freed();
-        }
+    /// The state that all workers share.
+    pub(super) fn state(&self) -> &Arc<EndpointState> {
+        &self.used.state
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use sluicegate_limiter::Time;
 
 use super::ForwardError;
-use super::endpoints::Permit;
 use super::overload::InFlight;
+use super::permit::Permit;
 use super::upload::Upload;
 use crate::access_log::Record;
 use crate::client_connection::Connection;

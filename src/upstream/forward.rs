@@ -154,16 +154,13 @@ pub fn prepare<'a>(
     let (body, upload) = has_body
         .then(|| {
             let keeps = config.retries.all_methods && config.protocol == Protocol::Http1;
-            UploadBody::new(
-                body,
-                (policy.max_body, keeps),
-                exchange,
-                &parts.headers,
-                facts.underscores,
-                config,
-            )
+            let (terms, times) = ((policy.max_body, keeps), (&connection.worker, exchange.deadline()));
+            UploadBody::new(body, terms, times, &parts.headers, facts.underscores, config)
         })
         .unzip();
+    if let Some(upload) = &upload {
+        exchange.set_upload(upload);
+    }
     Ok(Outgoing {
         head: parts,
         body,
@@ -191,14 +188,13 @@ async fn attempt(
     upstream.retry_budget.earn(config.retries.budget);
     loop {
         let permit = upstream.permit(exchange, outgoing.affinity, &tried).await;
-        let permit = permit.inspect_err(|error| {
+        let (endpoint, permit) = permit.inspect_err(|error| {
             tracing::debug!(request = exchange.id().as_str(), upstream = name, %error, "no upstream endpoint");
             exchange.log_no_endpoint(error);
         })?;
-        let endpoint = Rc::clone(&permit.endpoint);
         exchange.hold_permit(permit);
         let result = send_request(&endpoint.server, config, exchange, outgoing).await;
-        upstream.note(&endpoint.state, &result, now());
+        upstream.note(endpoint.state(), &result, now());
         exchange.log_attempt(&endpoint.server.address.authority, result.as_ref().err());
         let error = match result {
             Ok(response) => return Ok(response),

@@ -5,15 +5,16 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, Request, StatusCode, Uri, Version, header};
+use http::{Request, StatusCode, Uri, Version, header};
 use hyper::body::Incoming;
 
 use super::ForwardError;
 use super::body::{Body, H2Body, Response};
+use super::connect::Address;
 use super::exchange::Exchange;
 use super::h2_pool::{H2Pool, Stream};
+use super::headers::is_larger;
 use super::outgoing::Outgoing;
-use super::server::Server;
 use super::upload::UploadBody;
 use crate::client_connection::Connection;
 use sluicegate_config::UpstreamConfig;
@@ -27,7 +28,7 @@ const MAX_ATTEMPTS: usize = 3;
 /// Sends a request and waits for the head of its response. The request is sent again if its connection ends before it was
 /// sent, or if it may be repeated.
 pub(super) async fn send_request(
-    (server, h2_pool): (&Server, &Rc<H2Pool>),
+    (address, h2_pool): (&Address, &Rc<H2Pool>),
     config: &UpstreamConfig,
     exchange: &Exchange,
     outgoing: &mut Outgoing<'_>,
@@ -40,7 +41,7 @@ pub(super) async fn send_request(
         let mut stream = h2_pool.open_stream(now).await?;
         let body = outgoing.body.take().unwrap_or_else(UploadBody::empty);
         let mut request = outgoing.head.clone().with_body(body);
-        prepare(&mut request, server);
+        prepare(&mut request, address);
         let mut sender = stream.sender();
         let sending = pin!(sender.try_send_request(request));
         let mut failed = match exchange.with_timeout(config.timeouts.response, sending).await {
@@ -83,24 +84,24 @@ pub(super) async fn send_request(
 
 /// Sends a request of the gateway itself and returns the status of its response.
 pub(super) async fn probe(
-    (server, h2_pool): (&Server, &Rc<H2Pool>),
+    (address, h2_pool): (&Address, &Rc<H2Pool>),
     request: &RequestHead,
 ) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
     let stream = h2_pool.open_stream(0).await?;
     stream.retire(); // the next probe uses a new connection
     let mut request = request.clone().with_body(UploadBody::empty());
     request.headers_mut().remove(header::CONNECTION);
-    prepare(&mut request, server);
+    prepare(&mut request, address);
     Ok(stream.sender().send_request(request).await?.status())
 }
 
 /// Converts the head to HTTP/2: adds the scheme, and moves Host to the authority (RFC 9113 §8.3.1).
-fn prepare(request: &mut Request<UploadBody>, server: &Server) {
+fn prepare(request: &mut Request<UploadBody>, address: &Address) {
     let Some(host) = request.headers_mut().remove(header::HOST) else { return }; // converted by an earlier attempt
     let path = request.uri().path_and_query().cloned();
     let mut uri = http::uri::Parts::default();
-    uri.scheme = Some(if server.address.is_tls() { Scheme::HTTPS } else { Scheme::HTTP });
-    uri.authority = Authority::try_from(host.as_bytes()).ok().or_else(|| server.address.host().parse().ok());
+    uri.scheme = Some(if address.is_tls() { Scheme::HTTPS } else { Scheme::HTTP });
+    uri.authority = Authority::try_from(host.as_bytes()).ok().or_else(|| address.host().parse().ok());
     uri.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
     if let Ok(uri) = Uri::from_parts(uri) {
         *request.uri_mut() = uri;
@@ -132,11 +133,6 @@ fn convert_response(
     response_body(status, false, &mut headers, &outgoing.head.method).map_err(broken)?;
     let body = H2Body { body, stream: Some(stream), max_head: outgoing.max_head() };
     Ok(Response { status, headers, body: Body::h2_body(body) })
-}
-
-/// Whether the lines of a header list have more than so many bytes, written as in HTTP/1.1.
-pub(super) fn is_larger(headers: &HeaderMap, max: usize) -> bool {
-    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>() > max
 }
 
 /// Whether the server guarantees that it has not processed the request (RFC 9113 §8.7): the stream was refused, or is above

@@ -211,3 +211,8 @@ pub(super) fn takes_trailers(headers: &Headers) -> bool {
     let codings = headers.get_all(header::TE).flat_map(|line| line.split(|b| *b == b','));
     codings.map(<[u8]>::trim_ascii).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
+
+/// Whether the lines of a header list have more than so many bytes, written as in HTTP/1.1.
+pub(super) fn is_larger(headers: &HeaderMap, max: usize) -> bool {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>() > max
+}

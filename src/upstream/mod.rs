@@ -29,6 +29,7 @@ mod health;
 mod log_throttle;
 mod outgoing;
 mod overload;
+mod permit;
 mod pool;
 mod proxy;
 mod request_writer;

@@ -68,7 +68,7 @@ impl Server {
         header_case: Option<&NameCase>,
     ) -> Result<StatusCode, Box<dyn Error + Send + Sync>> {
         if let Some(h2_pool) = &self.h2_pool {
-            return h2_client::probe((self, h2_pool), request).await;
+            return h2_client::probe((&self.address, h2_pool), request).await;
         }
         let mut h1_connection = H1Connection::new(self.address.connect(preamble).await?);
         let mut outgoing = Outgoing { header_case, ..Outgoing::without_body(request) };
@@ -85,7 +85,8 @@ pub(super) async fn send_request(
 ) -> Result<Response, ForwardError> {
     match &server.h2_pool {
         Some(h2_pool) => {
-            boxed_future(|| h2_client::send_request((server, h2_pool), config, exchange, outgoing)).await
+            boxed_future(|| h2_client::send_request((&server.address, h2_pool), config, exchange, outgoing))
+                .await
         }
         None => send_h1_request(server, config, exchange, outgoing).await,
     }

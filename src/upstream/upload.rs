@@ -11,7 +11,6 @@ use http::HeaderName;
 use http_body::{Frame, SizeHint};
 use smallvec::SmallVec;
 
-use super::exchange::Exchange;
 use super::underscores::Underscores;
 use super::{ForwardError, headers};
 use crate::client_connection::{RequestBody, RequestBodyError};
@@ -149,12 +148,12 @@ impl UploadBody {
         Self(None)
     }
 
-    /// A body of at most `max` bytes, and its state, which the exchange counts. With `keeps`, a short one is kept until the response
+    /// A body of at most `max` bytes, and its state. With `keeps`, a short one is kept until the response
     /// begins.
     pub(super) fn new(
         body: RequestBody,
         (max, keeps): (Option<u64>, bool),
-        exchange: &Exchange,
+        (worker, deadline): (&Rc<WorkerState>, &Rc<Deadline>),
         head: &Headers,
         underscores: &Underscores,
         config: &UpstreamConfig,
@@ -168,14 +167,13 @@ impl UploadBody {
             answered: Cell::new(false),
             is_cancelled: Cell::new(false),
             waker: RefCell::default(),
-            worker: Rc::clone(&exchange.connection().worker),
-            deadline: Rc::clone(exchange.deadline()),
+            worker: Rc::clone(worker),
+            deadline: Rc::clone(deadline),
             announced: underscores.announced_trailers(head),
-            client_timeout: config.timeouts.response.min(exchange.connection().worker.client().body),
+            client_timeout: config.timeouts.response.min(worker.client().body),
             response_timeout: config.timeouts.response,
             idle_timeout: config.timeouts.idle,
         });
-        exchange.set_upload(&state);
         (Self(Some((body, Rc::clone(&state), keeps.then(Box::default)))), state)
     }
 

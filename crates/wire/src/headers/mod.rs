@@ -6,6 +6,7 @@
 
 mod line;
 mod map;
+mod matching;
 mod name_case;
 mod name_filter;
 pub(crate) mod parse;

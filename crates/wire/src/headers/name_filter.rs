@@ -1,6 +1,5 @@
 //! Sets of field names that are looked up together.
 
-use super::Headers;
 use super::line::tag;
 
 /// A set of field names. It may match a few other names too, so the caller compares the name afterwards.
@@ -20,32 +19,5 @@ impl NameFilter {
     #[inline]
     pub(super) fn has(&self, tag: u8) -> bool {
         self.0[usize::from(tag)]
-    }
-}
-
-impl Headers {
-    /// Names and values of the fields that match the filter.
-    #[inline]
-    pub fn matching<'a>(&'a self, filter: &'static NameFilter) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        let lines = self.lines.iter().filter(|line| filter.has(line.tag));
-        lines.map(|line| (line.name(&self.text), line.value(&self.text)))
-    }
-
-    /// Removes the fields for which `keep` returns false. It is called with the name and whether the name matches the
-    /// filter.
-    #[inline]
-    pub fn retain_matching(
-        &mut self,
-        filter: &'static NameFilter,
-        mut keep: impl FnMut(&[u8], bool) -> bool,
-    ) {
-        let Self { text, lines, .. } = self;
-        lines.retain(|line| keep(line.name(text), filter.has(line.tag)));
-    }
-
-    /// Whether a field matches the filter.
-    #[inline]
-    pub fn any_matching(&self, filter: &'static NameFilter) -> bool {
-        self.lines.iter().any(|line| filter.has(line.tag))
     }
 }
