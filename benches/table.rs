@@ -78,7 +78,7 @@ fn resident_bytes() -> u64 {
 fn limit(rules: &str) -> (Arc<CountedLimit>, usize) {
     let config = resources::parse(rules.into(), "gateway.yaml", Path::new(".")).config.unwrap();
     let config = config.config.limits[0].clone();
-    let counters = Arc::new(Counters::new(&config.quota, config.max_keys, 0));
+    let counters = Arc::new(Counters::new(&config.quota, config.max_keys));
     let (max_keys, secret) = (config.max_keys, &KeySecret::default());
     let parts = LimitParts { counters, bans: None, index: 0, ipv6_prefix: 64, secret, key_prefix: "" };
     (Limit::new(config, parts).counted, max_keys)

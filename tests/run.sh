@@ -63,6 +63,8 @@ else
 fi
 # How threads meet in the table of counters: every order that they can run in, explored by loom.
 step cargo test -p sluicegate-counters --features model --lib model
+# The examples in the documentation of the crates for others.
+step cargo test --doc -p sluicegate-limiter -p sluicegate-counters
 # The instructions of a request, which may not grow unseen.
 step cargo test --bench instructions
 

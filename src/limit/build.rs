@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_limiter::{Quota, Time};
 
@@ -16,25 +15,23 @@ use sluicegate_config::{LimitConfig, Mode};
 struct Builder<'a> {
     config: &'a LoadedConfig,
     secret: &'a KeySecret,
-    orders: &'a AtomicU64,
     now: Time,
 }
 
 impl Limit {
     /// The limits of `config` that follow `before`. A limit that keeps its name, key, algorithm and scope keeps its
-    /// counters, rescaled to the new quota at `now`. `orders` numbers the counters of the process. `is_current` says
+    /// counters, rescaled to the new quota at `now`. `is_current` says
     /// whether what a limit of `before` was made of has not changed, apart from the part of a region.
     pub fn all_of(
         config: &LoadedConfig,
         before: &[Arc<Self>],
         is_current: impl Fn(&Self) -> bool,
         secret: &KeySecret,
-        orders: &AtomicU64,
         now: Time,
     ) -> Vec<Arc<Self>> {
         let before: HashMap<&str, &Arc<Self>> =
             before.iter().map(|limit| (limit.config.name.as_str(), limit)).collect();
-        let builder = Builder { config, secret, orders, now };
+        let builder = Builder { config, secret, now };
         let limits = config.limits.iter().enumerate();
         limits
             .map(|(index, limit)| {
@@ -94,10 +91,7 @@ impl Builder<'_> {
             .filter(|old| keeps_counters(&old.config, &limit))
             .filter(|old| carry_over(old, &limit, self.now))
             .map(|old| Arc::clone(&old.counted.counters));
-        let counters = kept.unwrap_or_else(|| {
-            let order = self.orders.fetch_add(1, Ordering::Relaxed);
-            Arc::new(Counters::new(&in_force(&limit), limit.max_keys, order))
-        });
+        let counters = kept.unwrap_or_else(|| Arc::new(Counters::new(&in_force(&limit), limit.max_keys)));
         let prefix = self.config.store.as_ref().map_or("", |store| store.prefix.as_str());
         let parts = LimitParts {
             counters,

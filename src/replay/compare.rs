@@ -68,7 +68,7 @@ pub struct Judged {
 impl Judged {
     fn new(label: impl Into<String>, quota: Quota, cost: CostKind) -> Self {
         let label = label.into();
-        let counters = Arc::new(Counters::new(&quota, COUNTED_KEYS, 0));
+        let counters = Arc::new(Counters::new(&quota, COUNTED_KEYS));
         Self {
             limit: Arc::new(CountedLimit { cost, ..CountedLimit::new(&label, quota, counters) }),
             label,

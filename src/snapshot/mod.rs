@@ -4,7 +4,7 @@ mod route;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use http::{HeaderName, Method};
 use sluicegate_limiter::Time;
@@ -85,7 +85,6 @@ pub struct RulesInForce {
 #[derive(Default)]
 pub struct SnapshotBuilder {
     secret: KeySecret,
-    orders: AtomicU64,
 }
 
 impl SnapshotBuilder {
@@ -111,7 +110,7 @@ impl SnapshotBuilder {
                 && (has_same_consumers || limit.config.identity_rate.is_none())
         };
         let standing = before.map_or(&[][..], |before| &before.limits);
-        let limits = Limit::all_of(&config, standing, is_current, &self.secret, &self.orders, now);
+        let limits = Limit::all_of(&config, standing, is_current, &self.secret, now);
         let same_store = |config: &RedisConfig| {
             before
                 .and_then(|before| before.store.as_ref())

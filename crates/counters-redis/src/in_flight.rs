@@ -39,7 +39,7 @@ impl InFlightCosts {
 
     /// The costs in flight for a key of a limit.
     pub(super) fn of(&self, limit: &CountedLimit, key: Fingerprint) -> u64 {
-        let key = (limit.counters.order, key);
+        let key = (limit.counters.id, key);
         self.shard(key).get(&key).copied().unwrap_or(0)
     }
 

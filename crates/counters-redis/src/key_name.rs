@@ -40,7 +40,7 @@ impl StoreKey {
 
     /// Identifies the key among those of all limits.
     pub(super) fn id(&self) -> (u64, Fingerprint) {
-        (self.limit.counters.order, self.key)
+        (self.limit.counters.id, self.key)
     }
 
     /// Its name in the store.

@@ -77,7 +77,7 @@ impl Store {
     /// Takes places that were kept, and returns what the request then holds and how many are left of them; `None` if there
     /// are not enough.
     pub fn take_places(self: &Rc<Self>, ask: &Ask<'_>, now: Time) -> Option<(Hold, u64)> {
-        let id = (ask.limit.counters.order, ask.key);
+        let id = (ask.limit.counters.id, ask.key);
         let mut held = self.leases.held.borrow_mut();
         let of_key = held.get_mut(&id).filter(|of_key| of_key.idle >= ask.cost)?;
         if self.most_idle(&of_key.key, now) == 0 {

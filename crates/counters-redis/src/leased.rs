@@ -24,7 +24,7 @@ impl Store {
     #[inline]
     pub fn take(self: &Rc<Self>, ask: &Ask<'_>, now: Time) -> Option<Taken> {
         let leases = self.worker_leases.borrow();
-        let Known { lease: known, own } = leases.known.get(&(ask.limit.counters.order, ask.key))?;
+        let Known { lease: known, own } = leases.known.get(&(ask.limit.counters.id, ask.key))?;
         if known.is_gone.load(Ordering::Acquire) || !known.is_of(ask.limit) {
             return None;
         }
@@ -38,14 +38,14 @@ impl Store {
 
     /// Gives back what [`Self::take`] has taken.
     pub fn untake(&self, ask: &Ask<'_>, taken: &Taken) {
-        if let Some(known) = self.worker_leases.borrow().known.get(&(ask.limit.counters.order, ask.key)) {
+        if let Some(known) = self.worker_leases.borrow().known.get(&(ask.limit.counters.id, ask.key)) {
             known.own.give_back(&known.lease.lease, taken);
         }
     }
 
     /// There was no token for a request: asks for some if such requests come often.
     pub fn missed(self: &Rc<Self>, ask: &Ask<'_>, now: Time) {
-        let id = (ask.limit.counters.order, ask.key);
+        let id = (ask.limit.counters.id, ask.key);
         let mut leases = self.worker_leases.borrow_mut();
         let is_current =
             |known: &&Arc<KeyLease>| !known.is_gone.load(Ordering::Acquire) && known.is_of(ask.limit);
@@ -69,12 +69,12 @@ impl Store {
     /// come.
     pub fn paused(&self, ask: &Ask<'_>, now: Time) -> Option<Span> {
         let leases = self.worker_leases.borrow();
-        leases.known.get(&(ask.limit.counters.order, ask.key))?.lease.lease.paused(now)
+        leases.known.get(&(ask.limit.counters.id, ask.key))?.lease.lease.paused(now)
     }
 
     /// The store has refused a request of the key; it admits none for `at_most`, or less if that is unknown.
     pub fn pause(&self, ask: &Ask<'_>, now: Time, at_most: Span) {
-        if let Some(known) = self.worker_leases.borrow().known.get(&(ask.limit.counters.order, ask.key)) {
+        if let Some(known) = self.worker_leases.borrow().known.get(&(ask.limit.counters.id, ask.key)) {
             known.lease.lease.pause(now, at_most);
         }
     }

@@ -68,7 +68,7 @@ impl GatewayLeases {
         ask: &Ask<'_>,
         now: Time,
     ) -> Option<(Arc<KeyLease>, Option<Arc<KeyLease>>)> {
-        let id = (ask.limit.counters.order, ask.key);
+        let id = (ask.limit.counters.id, ask.key);
         let mut shard = self.shard(id);
         let add = || {
             let (key, lease) = (StoreKey::of(ask), Lease::new(now));

@@ -66,7 +66,7 @@ impl Unreported {
 
     /// Whether the key has unreported costs.
     pub(super) fn has(&self, limit: &CountedLimit, key: Fingerprint) -> bool {
-        self.any() && self.locked().contains_key(&(limit.counters.order, key))
+        self.any() && self.locked().contains_key(&(limit.counters.id, key))
     }
 
     /// The reports of the keys that `wanted` selects. `still` returns how much of the costs of a key has not drained. A

@@ -1,6 +1,6 @@
 //! The counters of a limit for any algorithm: one match per operation, so that the tables stay flat and typed.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_limiter::{
     Concurrency, FixedWindow, LeakyBucket, Quota, Receipt, Refusal, SlidingLog, SlidingWindow, Span, Time,
@@ -15,10 +15,13 @@ use super::remote_state::RemoteState;
 use super::state_codec::StateCodec;
 use super::table::{CheckResult, LockedEntry, Table};
 
+/// The number of the next counters.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
 /// The counters of one limit. They outlive the configuration that created them.
 pub struct Counters {
-    /// The order of locks: all requests that share limits lock them in the same order.
-    pub order: u64,
+    /// Their number in this process. All requests lock the limits that they share in the order of these numbers.
+    pub id: u64,
     tables: Tables,
     /// The waiting requests of a leaky bucket.
     queue: Option<Queue>,
@@ -127,12 +130,12 @@ macro_rules! if_same {
 }
 
 impl Counters {
-    /// Empty counters. `order` is unique among the limits of the process.
-    pub fn new(quota: &Quota, max_keys: usize, order: u64) -> Self {
+    /// Empty counters of a limit, for at most `max_keys` keys: further ones share one counter.
+    pub fn new(quota: &Quota, max_keys: usize) -> Self {
         let tables = convert!(Quota(algorithm) = quota => Tables(Table::new(*algorithm, max_keys)));
         let queue = matches!(quota, Quota::LeakyBucket(..)).then(Queue::default);
         Self {
-            order,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             tables,
             queue,
             remote: RemoteCharges::new(quota),

@@ -47,6 +47,9 @@ impl Decision {
 /// All keys are locked in the same order by every thread, then all are checked, then all are charged: a refusal by one
 /// takes nothing from any other, and of M concurrent requests exactly N pass.
 ///
+/// A limit may be asked twice, about one key or two: then the limits are decided in turn, and what was charged is refunded if one
+/// refuses.
+///
 /// Here and below, `asks` may be elements of any type that have an [`Ask`], so that a caller can keep more beside it.
 #[inline]
 pub fn decide<'a>(asks: &[impl AsRef<Ask<'a>>], queue: bool) -> Decision {
@@ -96,8 +99,40 @@ pub(super) fn all<'a, 'b>(asks: &'b [impl AsRef<Ask<'a>>]) -> SmallVec<[&'b Ask<
     asks.iter().map(AsRef::as_ref).collect()
 }
 
+/// Whether two of these asks are of one limit.
+fn asks_twice(asks: &[&Ask<'_>]) -> bool {
+    let id = |ask: &&Ask<'_>| ask.limit.counters.id;
+    asks.iter().enumerate().any(|(at, ask)| asks[..at].iter().any(|other| id(other) == id(ask)))
+}
+
+/// Decides about limits one after another, because some of them are the same: keys that are counted behind one lock cannot be locked
+/// together. What was charged is refunded if one of them refuses.
+#[cold]
+fn decide_in_turn(asks: &[&Ask<'_>], queue: bool, keep: bool) -> Decision {
+    let mut all = Decision { admitted: true, ..Decision::default() };
+    for ask in asks {
+        let mut one = decide_together(&[*ask], queue, true);
+        all.admitted &= one.admitted;
+        all.delay = all.delay.max(one.delay);
+        all.verdicts.append(&mut one.verdicts);
+        all.holds.append(one.holds);
+    }
+    match all.admitted {
+        true if keep => {}
+        true => all.holds.keep(),
+        false => {
+            all.delay = Span::ZERO;
+            all.holds.undo(asks[0].now);
+        }
+    }
+    all
+}
+
 /// Locks all keys, checks them all, then charges them all.
 fn decide_together(asks: &[&Ask<'_>], queue: bool, keep: bool) -> Decision {
+    if asks.len() > 1 && asks_twice(asks) {
+        return decide_in_turn(asks, queue, keep);
+    }
     let mut held = lock_keys(asks);
     let mut holds = Holds::default();
     let mut bans = ban_checks(asks, &held);
@@ -141,6 +176,10 @@ fn held_by(
 /// The verdicts of all limits about a request that is refused anyway. Nothing is charged.
 pub fn refuse<'a>(asks: &[impl AsRef<Ask<'a>>]) -> Decision {
     let asks = all(asks);
+    if asks.len() > 1 && asks_twice(&asks) {
+        let verdicts = asks.iter().flat_map(|ask| refuse(&[*ask]).verdicts).collect();
+        return Decision { verdicts, ..Decision::default() };
+    }
     let mut held = lock_keys(&asks);
     let mut bans = ban_checks(&asks, &held);
     evaluate(&asks, &mut held, &mut bans, false, |_, _, _, _| {})
@@ -150,7 +189,7 @@ pub fn refuse<'a>(asks: &[impl AsRef<Ask<'a>>]) -> Decision {
 fn lock_keys<'a>(asks: &[&'a Ask<'_>]) -> SmallVec<[(usize, DividedKey<'a>); 2]> {
     let mut order: SmallVec<[usize; 2]> = (0..asks.len()).collect();
     if asks.len() > 1 {
-        order.sort_unstable_by_key(|index| asks[*index].limit.counters.order);
+        order.sort_unstable_by_key(|index| asks[*index].limit.counters.id);
     }
     let locked = |index: usize| {
         let ask = asks[index];

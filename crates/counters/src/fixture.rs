@@ -6,7 +6,7 @@ use sluicegate_limiter::Quota;
 
 use crate::{CountedLimit, Counters};
 
-pub(crate) fn limit(quota: Quota, max_keys: usize, order: u64) -> Arc<CountedLimit> {
-    let counters = Arc::new(Counters::new(&quota, max_keys, order));
-    Arc::new(CountedLimit::new(&format!("limit-{order}"), quota, counters))
+pub(crate) fn limit(quota: Quota, max_keys: usize, number: u64) -> Arc<CountedLimit> {
+    let counters = Arc::new(Counters::new(&quota, max_keys));
+    Arc::new(CountedLimit::new(&format!("limit-{number}"), quota, counters))
 }

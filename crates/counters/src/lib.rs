@@ -12,6 +12,10 @@
 //! layout of states in memory), `holds.rs` and `queue.rs` (what a request gives back). `model.rs` checks concurrent access
 //! with loom.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod ask;
 mod ban;
 mod ban_check;

@@ -45,6 +45,33 @@ fn one(limit: &Arc<CountedLimit>, n: u64, now: Time) -> Decision {
     decide(&[Ask::new(limit, key(n), 1, now)], false)
 }
 
+/// A request may ask one limit twice, about one key or two: it takes from both or from neither, and blocks nobody.
+#[test]
+fn a_limit_that_is_asked_twice_takes_both_or_neither() {
+    let leaky = LeakyBucket::new(rate(1, 3_600), 6, None).unwrap();
+    let places = Concurrency::new(6).unwrap();
+    let log = SlidingLog::new(rate(6, 3_600), false).unwrap();
+    let quotas = [
+        token(1, 3_600, 6),
+        fixed(6, 3_600),
+        Quota::LeakyBucket(leaky, rate(1, 3_600), 6),
+        Quota::SlidingLog(log, rate(6, 3_600)),
+        Quota::Concurrency(places, 6),
+    ];
+    for quota in quotas {
+        let (twice, other) = (limit(quota, 100, 0), limit(fixed(100, 3_600), 100, 1));
+        let asks = |n: u64| [ask(&twice, 1), ask(&other, 1), ask(&twice, n)];
+        let taken = |decision: &Decision| decision.admitted.then_some(()).is_some();
+        let held: Vec<Decision> = (0..3).map(|_| decide(&asks(1), false)).collect();
+        assert!(held.iter().all(taken), "{quota:?}: three requests that cost two each");
+        assert!(!decide(&asks(1), false).admitted, "{quota:?}");
+        assert!(!decide(&asks(2), false).admitted, "{quota:?}: the first key has nothing left");
+        assert_eq!(twice.usage(key(2), now()).map_or(6, |usage| usage.remaining), 6, "{quota:?}");
+        assert_eq!(other.usage(key(1), now()).unwrap().remaining, 97, "{quota:?}: refusals took nothing");
+        assert_eq!(super::refuse(&asks(1)).verdicts.len(), 3);
+    }
+}
+
 /// Two processes that count a limit independently stay within it together, however short the queue of a leaky bucket is.
 #[test]
 fn a_share_is_a_part_of_the_limit() {

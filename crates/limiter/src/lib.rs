@@ -29,6 +29,10 @@
 //! assert_eq!(refusal.retry_after(), Some(Span::from_millis(200)));
 //! ```
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod arithmetic;
 mod ban;
 mod calendar;
