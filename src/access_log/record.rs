@@ -120,12 +120,12 @@ impl Record {
     /// A record with what these fields need from the head of a request.
     pub fn new(
         fields: &[Field],
-        parts: &RequestHead,
+        head: &RequestHead,
         client: IpAddr,
         peer: IpAddr,
         scheme: &'static str,
     ) -> Box<Self> {
-        let value = |name: &[u8]| parts.headers.get(name).map(Box::from);
+        let value = |name: &[u8]| head.headers.get(name).map(Box::from);
         let asked = fields.iter().filter_map(|field| match field {
             Field::Header(name) => Some(value(name.as_ref())),
             Field::Known(_) => None,
@@ -133,17 +133,17 @@ impl Record {
         let wants = |wanted: &[Known]| {
             fields.iter().any(|field| matches!(field, Field::Known(known) if wanted.contains(known)))
         };
-        let named = parts.headers.get(b"host".as_slice());
-        let host = named.or_else(|| parts.target.authority().map(str::as_bytes));
+        let named = head.headers.get(b"host".as_slice());
+        let host = named.or_else(|| head.target.authority().map(str::as_bytes));
         let wanted_value = |known, name| if wants(&[known]) { value(name) } else { None };
         let mut record = Self::blank(client, peer, scheme);
         record.wants_identity = wants(&[Known::Consumer, Known::Plan, Known::User]);
         record.wants_key = wants(&[Known::Key]);
         record.wants_server = wants(&[Known::Server]);
         record.head = Some(Head {
-            method: parts.method.clone(),
-            target: parts.target.clone(),
-            version: parts.version,
+            method: head.method.clone(),
+            target: head.target.clone(),
+            version: head.version,
             host: host.map(|host| without_user(host).into()),
             referer: wanted_value(Known::Referer, b"referer"),
             agent: wanted_value(Known::UserAgent, b"user-agent"),
@@ -153,10 +153,10 @@ impl Record {
     }
 
     /// Notes what a span has, whether or not the log has a field for it: the server that is asked, and the user agent.
-    pub fn with_span(mut self: Box<Self>, parts: &RequestHead) -> Box<Self> {
+    pub fn with_span(mut self: Box<Self>, head: &RequestHead) -> Box<Self> {
         self.wants_server = true;
-        if let Some(head) = &mut self.head {
-            head.agent = parts.headers.get(b"user-agent".as_slice()).map(Box::from);
+        if let Some(known) = &mut self.head {
+            known.agent = head.headers.get(b"user-agent".as_slice()).map(Box::from);
         }
         self
     }

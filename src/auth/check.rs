@@ -193,23 +193,23 @@ impl Check {
     }
 
     fn call(&self, request: Request<'_>) -> Call {
-        let parts = request.head;
-        let host = parts.target.authority().map(str::as_bytes).or_else(|| parts.headers.get(HOST));
+        let head = request.head;
+        let host = head.target.authority().map(str::as_bytes).or_else(|| head.headers.get(HOST));
         let mut headers = HeaderMap::new();
         let mut add = |name: &'static str, value: &[u8]| {
             if let Ok(value) = HeaderValue::from_bytes(value) {
                 headers.insert(name, value);
             }
         };
-        add("x-forwarded-method", parts.method.as_str().as_bytes());
+        add("x-forwarded-method", head.method.as_str().as_bytes());
         add("x-forwarded-proto", request.scheme().as_bytes());
         add("x-forwarded-host", host.unwrap_or_default());
-        add("x-forwarded-uri", uri(parts).as_bytes());
+        add("x-forwarded-uri", uri(head).as_bytes());
         add("x-forwarded-for", request.peer.client.to_string().as_bytes());
         headers.insert(USER_AGENT, HeaderValue::from_static("sluicegate"));
         for name in &self.config.headers {
             headers.remove(name);
-            let mut values: Vec<Cow<'_, [u8]>> = parts.headers.get_all(name).map(Cow::Borrowed).collect();
+            let mut values: Vec<Cow<'_, [u8]>> = head.headers.get_all(name).map(Cow::Borrowed).collect();
             if *name == COOKIE && values.len() > 1 {
                 values = vec![Cow::Owned(values.join(&b"; "[..]))]; // HTTP/2 splits it, which services do not expect
             }
@@ -293,14 +293,14 @@ impl Question {
 
 /// Path and query of a request, the path in the normal form in which routes match it: a service that looks at it must
 /// not see another one. Encoded slashes stay encoded.
-fn uri(parts: &RequestHead) -> String {
-    let path = parts.target.path();
+fn uri(head: &RequestHead) -> String {
+    let path = head.target.path();
     let path = match normalize(path) {
         Err(PathError::EncodedSlash) => normalize_encoded_slashes(path).map(|(kept, _)| Cow::Owned(kept)),
         normal => normal,
     };
     let path = path.unwrap_or_default(); // any other is rejected earlier
-    match parts.target.query() {
+    match head.target.query() {
         Some(query) => format!("{path}?{query}"),
         None => path.into(),
     }

@@ -144,25 +144,25 @@ impl<'s> Sources<'s, '_> {
     pub(crate) fn identify(
         &self,
         route: &str,
-        parts: &RequestHead,
+        head: &RequestHead,
         answers: &Answers,
         now: Time,
     ) -> Result<Identity<'s>, Stop<Question>> {
         if let Some(logged) = answers.logged.as_ref().and_then(|logged| logged.identity(self.consumers)) {
             return Ok(logged);
         }
-        let key = consumer(self.api_key, self.consumers, parts).map_err(Stop::Unproven)?;
+        let key = consumer(self.api_key, self.consumers, head).map_err(Stop::Unproven)?;
         let token = match (self.jwt, self.introspection) {
             (None, None) => None,
-            (Some(jwt), None) => jwt.identify(&parts.headers, now)?,
+            (Some(jwt), None) => jwt.identify(&head.headers, now)?,
             (jwt, Some(introspection)) => {
-                user(jwt, introspection, &parts.headers, answers.token.as_ref(), now)
+                user(jwt, introspection, &head.headers, answers.token.as_ref(), now)
                     .map_err(|stop| stop.asking(Question::Token))?
             }
         };
         let admission = match self.check {
             Some(check) => check
-                .check(route, &parts.headers, answers.check.as_ref(), now)
+                .check(route, &head.headers, answers.check.as_ref(), now)
                 .map_err(|stop| stop.asking(Question::Check))?,
             None => None,
         };
@@ -194,10 +194,10 @@ fn user(
 fn consumer<'s>(
     config: &ApiKeyConfig,
     consumers: Option<&'s Consumers>,
-    parts: &RequestHead,
+    head: &RequestHead,
 ) -> Result<Option<Consumer<'s>>, Unproven> {
     let Some((settings, consumers)) = config.consumers.as_ref().zip(consumers) else { return Ok(None) };
-    let sent = request_value::api_key(&config.source, &parts.headers, parts.target.query());
+    let sent = request_value::api_key(&config.source, &head.headers, head.target.query());
     let why = if sent.is_some() { Unproven::UnknownKey } else { Unproven::NoKey };
     let consumer = sent.and_then(|sent| consumers.find(sent.bytes()));
     if consumer.is_none() && settings.required {

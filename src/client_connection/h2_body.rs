@@ -30,7 +30,7 @@ impl Http2Body {
 
     pub(crate) fn poll(
         &mut self,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(*first));
@@ -38,7 +38,7 @@ impl Http2Body {
         if self.ended {
             return Poll::Ready(None);
         }
-        let read = ready!(self.session.borrow_mut().poll_body(self.key, context));
+        let read = ready!(self.session.borrow_mut().poll_body(self.key, cx));
         Poll::Ready(match read {
             Ok((frame, ended)) => {
                 self.ended = ended;
@@ -52,7 +52,7 @@ impl Http2Body {
 
     /// Waits until it is known whether there is anything in the body.
     pub(crate) async fn begin(&mut self) {
-        while let Some(first) = poll_fn(|context| self.poll(context)).await {
+        while let Some(first) = poll_fn(|cx| self.poll(cx)).await {
             if !first.as_ref().is_ok_and(|frame| frame.data_ref().is_some_and(Bytes::is_empty)) {
                 self.first = Some(Box::new(first));
                 return;

@@ -35,12 +35,12 @@ impl Body for RequestBody {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         match &mut *self {
             Self::None => Poll::Ready(None),
-            Self::Http1(body) => body.poll(context),
-            Self::Http2(body) => body.poll(context),
+            Self::Http1(body) => body.poll(cx),
+            Self::Http2(body) => body.poll(cx),
         }
     }
 
@@ -75,12 +75,12 @@ impl RequestBody {
     }
 
     /// Leaves the rest of the body. Over HTTP/1.1 the connection reads and discards it, in bounds, so that the client sees
-    /// the response; over HTTP/2 it is read beside the response, and a long body is reset. `parts` is the head.
-    pub fn drain(self, parts: &RequestHead) {
+    /// the response; over HTTP/2 it is read beside the response, and a long body is reset. `head` is that of the request.
+    pub fn drain(self, head: &RequestHead) {
         // A client that waits for 100 (Continue) gets the response instead.
         if matches!(self, Self::Http2(_))
             && !self.is_end_stream()
-            && !parts.headers.contains_key(header::EXPECT)
+            && !head.headers.contains_key(header::EXPECT)
         {
             let drained = tokio::time::timeout(DRAIN_TIMEOUT, discard(self));
             crate::boxed_future::spawn_local(async move { _ = drained.await });

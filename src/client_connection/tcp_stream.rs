@@ -68,9 +68,9 @@ impl LazyTcpStream {
 
     /// Whether bytes have arrived. If not, the task is woken when they do. A socket that is not registered is never readable, and
     /// wakes nobody.
-    pub(crate) fn is_readable(&self, context: &mut Context<'_>) -> bool {
+    pub(crate) fn is_readable(&self, cx: &mut Context<'_>) -> bool {
         match &self.socket {
-            Registration::Registered(socket) => socket.poll_read_ready(context).is_ready(),
+            Registration::Registered(socket) => socket.poll_read_ready(cx).is_ready(),
             Registration::New(_) | Registration::Lost => false,
         }
     }
@@ -144,43 +144,39 @@ fn unless_it_blocks<T>(done: io::Result<T>) -> Option<io::Result<T>> {
 impl AsyncRead for LazyTcpStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.at_once(|socket| read_first(socket, buf)) {
             Some(read) => Poll::Ready(read),
-            None => Pin::new(self.registered()?).poll_read(context, buf),
+            None => Pin::new(self.registered()?).poll_read(cx, buf),
         }
     }
 }
 
 impl AsyncWrite for LazyTcpStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         // There is nearly always room, so the first attempt does not register a waker.
         match self.send(|socket, flags| send(socket, bytes, flags)) {
             Some(written) => Poll::Ready(written),
-            None => Pin::new(self.registered()?).poll_write(context, bytes),
+            None => Pin::new(self.registered()?).poll_write(cx, bytes),
         }
     }
 
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         if let [only] = pieces {
-            return self.poll_write(context, only); // cheaper
+            return self.poll_write(cx, only); // cheaper
         }
         let sendmsg = |socket: BorrowedFd<'_>, flags| {
             sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), flags)
         };
         match self.send(sendmsg) {
             Some(written) => Poll::Ready(written),
-            None => Pin::new(self.registered()?).poll_write_vectored(context, pieces),
+            None => Pin::new(self.registered()?).poll_write_vectored(cx, pieces),
         }
     }
 
@@ -192,10 +188,10 @@ impl AsyncWrite for LazyTcpStream {
         Poll::Ready(Ok(())) // nothing is buffered here
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.at_once(|socket| socket.shutdown(Shutdown::Write)) {
             Some(shut) => Poll::Ready(shut),
-            None => Pin::new(self.registered()?).poll_shutdown(context),
+            None => Pin::new(self.registered()?).poll_shutdown(cx),
         }
     }
 }

@@ -107,8 +107,8 @@ impl Snapshot {
         live: Option<&Live>,
         now: Time,
     ) -> Result<Explanation, String> {
-        let mut parts = question.head()?;
-        self.underscores.clean(&mut parts.headers);
+        let mut head = question.head()?;
+        self.underscores.clean(&mut head.headers);
         let listener = match &question.listener {
             None => 0,
             Some(name) => {
@@ -119,14 +119,14 @@ impl Snapshot {
         let answers = self.answers_for(question.consumer.as_deref())?;
         let config = &self.config;
         let (proxies, lists) = (&config.client_ip, &config.resources.lists);
-        let client = client_address::resolve(proxies, lists, question.from, &parts.headers);
+        let client = client_address::resolve(proxies, lists, question.from, &head.headers);
         let mut explanation = Explanation {
             client: Some(client),
-            client_why: client::why(self, question.from, client, &parts.headers),
+            client_why: client::why(self, question.from, client, &head.headers),
             ..Explanation::default()
         };
-        self.decide(&mut explanation, &parts, (listener, client), answers, live, now).await;
-        explanation.passed_over = self.passed_over(&parts, listener, explanation.route.as_deref());
+        self.decide(&mut explanation, &head, (listener, client), answers, live, now).await;
+        explanation.passed_over = self.passed_over(&head, listener, explanation.route.as_deref());
         Ok(explanation)
     }
 
@@ -147,13 +147,13 @@ impl Snapshot {
     async fn decide(
         &self,
         explanation: &mut Explanation,
-        parts: &RequestHead,
+        head: &RequestHead,
         (listener, client): (usize, IpAddr),
         answers: Answers,
         live: Option<&Live>,
         now: Time,
     ) {
-        let request = Request { head: parts, peer: Peer::plain(listener, client) };
+        let request = Request { head, peer: Peer::plain(listener, client) };
         let mut matching = Matching::new(self, request, now);
         matching.known.answers = answers;
         let mut matched = loop {
@@ -171,7 +171,7 @@ impl Snapshot {
                     let assumed = matching.known.answers.ask_or_assume(*question, clock).await;
                     explanation.detail = explanation.detail.take().or(assumed.map(str::to_owned));
                 }
-                Step::Answer(reject) => return self.rejected(explanation, &reject, parts),
+                Step::Answer(reject) => return self.rejected(explanation, &reject, head),
             }
         };
         let reject = matched.reject.take();
@@ -195,7 +195,7 @@ impl Snapshot {
         };
         let evaluated = matched.with_decision(&selection, &decision, now);
         explanation.limits = self.explained(evaluated, &states).await;
-        self.answered(explanation, evaluated, reject.as_deref(), unavailable, parts);
+        self.answered(explanation, evaluated, reject.as_deref(), unavailable, head);
     }
 
     /// What the store says of the limits that it counts. Their asks get the time of the store.
@@ -223,19 +223,19 @@ impl Snapshot {
     /// Why the other routes did not take the request.
     pub(crate) fn passed_over(
         &self,
-        parts: &RequestHead,
+        head: &RequestHead,
         listener: usize,
         taken: Option<&str>,
     ) -> Vec<PassedOver> {
-        let Ok(host) = host(parts) else { return Vec::new() };
-        let written = parts.target.path();
+        let Ok(host) = host(head) else { return Vec::new() };
+        let written = head.target.path();
         let query = RouteQuery {
             listener,
             host: &host,
-            method: &parts.method,
+            method: &head.method,
             path: written,
-            headers: &parts.headers,
-            query: parts.target.query().unwrap_or_default(),
+            headers: &head.headers,
+            query: head.target.query().unwrap_or_default(),
         };
         let others = self.config.routes.iter().filter(|route| taken != Some(route.name.as_str()));
         others
@@ -253,7 +253,7 @@ impl Snapshot {
     }
 
     /// The answer to a request that is rejected before its limits are evaluated.
-    fn rejected(&self, explanation: &mut Explanation, reject: &EarlyReject, parts: &RequestHead) {
+    fn rejected(&self, explanation: &mut Explanation, reject: &EarlyReject, head: &RequestHead) {
         explanation.route = reject.route().map(|route| self.routes[route].name.clone());
         explanation.outcome = reject.outcome().name().to_owned();
         if let Some(error) = reject.error() {
@@ -265,7 +265,7 @@ impl Snapshot {
                 Some("a CORS preflight request, which the gateway answers itself".to_owned());
             return;
         }
-        explanation.set_answer(&response(reject, parts, &RequestId::of(0)));
+        explanation.set_answer(&response(reject, head, &RequestId::of(0)));
     }
 
     /// The answer to a request whose limits are evaluated.
@@ -275,7 +275,7 @@ impl Snapshot {
         evaluated: Evaluated<'_, '_>,
         reject: Option<&EarlyReject>,
         unavailable_store: bool,
-        parts: &RequestHead,
+        head: &RequestHead,
     ) {
         let (Matched { route, .. }, decided) = (evaluated.matched, evaluated.decided());
         let id = RequestId::of(0);
@@ -290,7 +290,7 @@ impl Snapshot {
         }
         if unavailable_store {
             set(Outcome::Refused, Some(RefusalReason::Store));
-            explanation.set_answer(&unavailable(parts, &id));
+            explanation.set_answer(&unavailable(head, &id));
             return;
         }
         let reported = decided.reported().map(|at| decided.at(at));
@@ -298,7 +298,7 @@ impl Snapshot {
         if !evaluated.decision().admitted {
             let mut reason = None;
             let answer =
-                refusal(parts, evaluated.results, route.reject.as_ref(), &id, |why| reason = Some(why));
+                refusal(head, evaluated.results, route.reject.as_ref(), &id, |why| reason = Some(why));
             set(Outcome::Refused, reason);
             explanation.limit = limit;
             explanation.set_answer(&answer);
@@ -308,7 +308,7 @@ impl Snapshot {
             Some(reject) => {
                 set(Outcome::Refused, reject.error().map(|error| error.reason()));
                 explanation.detail = reject.error().map(|error| error.detail().to_owned());
-                let answer = response(reject, parts, &id);
+                let answer = response(reject, head, &id);
                 explanation.status = Some(answer.status.as_u16());
                 explanation.limit = match reject {
                     EarlyReject::KeyMissing { limit, .. } => Some(limit.clone()),

@@ -36,12 +36,12 @@ impl Unmatched {
         &mut self,
         snapshot: &Snapshot,
         listener: usize,
-        parts: &RequestHead,
+        head: &RequestHead,
         why: &EarlyReject,
     ) {
-        let host = host(parts).unwrap_or_default();
+        let host = host(head).unwrap_or_default();
         self.target.clear();
-        [parts.method.as_str(), " ", &host, parts.target.path()].iter().for_each(|text| self.target += text);
+        [head.method.as_str(), " ", &host, head.target.path()].iter().for_each(|text| self.target += text);
         let ends = |end: &usize| self.target.is_char_boundary(*end);
         let end = (0..=self.target.len().min(MAX_TARGET)).rev().find(ends).unwrap_or(0);
         self.targets.add(&self.target[..end]);
@@ -55,9 +55,9 @@ impl Unmatched {
         }
         let routes = &snapshot.config.routes;
         self.comparisons += routes.len();
-        let Ok(path) = normalize(parts.target.path()) else { return };
-        let (method, headers) = (&parts.method, &parts.headers);
-        let query = parts.target.query().unwrap_or_default();
+        let Ok(path) = normalize(head.target.path()) else { return };
+        let (method, headers) = (&head.method, &head.headers);
+        let query = head.target.query().unwrap_or_default();
         let query = RouteQuery { listener, host: &host, method, path: &path, headers, query };
         if let Some(misses) = Misses::of_nearest(routes.iter().map(|route| &route.matches), &query) {
             *self.differences.entry(misses).or_default() += 1;

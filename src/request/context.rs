@@ -73,14 +73,14 @@ pub struct RequestContext {
 }
 
 impl RequestContext {
-    /// A context for a request. `deadline` is that of the connection, or of the stream over HTTP/2. `parts` is its head, if it
+    /// A context for a request. `deadline` is that of the connection, or of the stream over HTTP/2. `head` is its head, if it
     /// could be parsed.
     pub fn new(
         connection: &Rc<Connection>,
         deadline: &Rc<Deadline>,
         view: &View,
         now: Time,
-        parts: Option<&RequestHead>,
+        head: Option<&RequestHead>,
     ) -> Box<Self> {
         connection.begin();
         connection.queued.set(false);
@@ -88,16 +88,16 @@ impl RequestContext {
         let peer = connection.peer_ip();
         let (client_ip, lists) = (&config.client_ip, &config.resources.lists);
         let trusts_peer = client_address::trusts(client_ip, lists, peer);
-        let client = match parts.filter(|_| trusts_peer) {
-            Some(parts) => client_address::resolve(client_ip, lists, peer, &parts.headers),
+        let client = match head.filter(|_| trusts_peer) {
+            Some(head) => client_address::resolve(client_ip, lists, peer, &head.headers),
             None => peer,
         };
         // For nearly all requests without the header, this is a test of one bit.
-        if !trusts_peer && parts.is_some_and(|parts| parts.headers.contains_key(client_ip.header.name())) {
+        if !trusts_peer && head.is_some_and(|head| head.headers.contains_key(client_ip.header.name())) {
             view.process.note_ignored(client_ip.header.name(), peer, now);
         }
         let origin =
-            parts.filter(|_| view.snapshot.has_cors).and_then(|parts| parts.headers.only(header::ORIGIN));
+            head.filter(|_| view.snapshot.has_cors).and_then(|head| head.headers.only(header::ORIGIN));
         // Boxed, because it is moved from one owner to the next until the response has ended. With `Box::new`, the compiler makes it
         // on the stack and copies it.
         let context = Box::write(
@@ -117,12 +117,12 @@ impl RequestContext {
                 origin: origin.map(Box::from),
                 reason: Cell::new(None),
                 cut: OnceCell::new(),
-                has_answer_body: parts.is_none_or(|parts| parts.method != Method::HEAD),
+                has_answer_body: head.is_none_or(|head| head.method != Method::HEAD),
                 seat: None,
             },
         );
-        match parts {
-            Some(parts) => context.adopt_forwarded(&view.snapshot, parts),
+        match head {
+            Some(head) => context.adopt_forwarded(&view.snapshot, head),
             None => context.begin_record(&view.snapshot, None),
         }
         context
@@ -212,10 +212,10 @@ impl RequestContext {
         let mut sleep = pin!(tokio::time::sleep_until(clock.instant(self.begun)));
         let holds = &mut self.holds;
         self.exchange.connection().queued.set(true);
-        poll_fn(|context| {
-            let Some(due) = holds.due(clock.now(), context.waker()) else { return Poll::Ready(()) };
+        poll_fn(|cx| {
+            let Some(due) = holds.due(clock.now(), cx.waker()) else { return Poll::Ready(()) };
             sleep.as_mut().reset(clock.instant(due));
-            sleep.as_mut().poll(context)
+            sleep.as_mut().poll(cx)
         })
         .await;
         self.exchange.connection().queued.set(false);

@@ -10,17 +10,17 @@ use sluicegate_wire::headers::text;
 
 /// The cost that is checked before the response is known, and the base cost. `of_route` is the cost that the route configures.
 /// The cost that is checked is at least one, so that no request is free.
-pub fn cost(cost: &Cost, of_route: Option<u64>, parts: &RequestHead, identity: &Identity<'_>) -> (u64, u64) {
+pub fn cost(cost: &Cost, of_route: Option<u64>, head: &RequestHead, identity: &Identity<'_>) -> (u64, u64) {
     let base = match cost {
         Cost::Constant(cost) => return (*cost, *cost),
-        Cost::Header(name) => header_number(name, &parts.headers).unwrap_or(1).max(1),
+        Cost::Header(name) => header_number(name, &head.headers).unwrap_or(1).max(1),
         Cost::Check => identity.cost(),
         Cost::Detailed(cost) => {
-            let of_method = cost.methods.iter().find(|(method, _)| *method == parts.method);
+            let of_method = cost.methods.iter().find(|(method, _)| *method == head.method);
             let said = cost
                 .request_header
                 .as_ref()
-                .map(|name| header_number(name, &parts.headers).unwrap_or(1).max(1));
+                .map(|name| header_number(name, &head.headers).unwrap_or(1).max(1));
             let said = if cost.request_check { Some(identity.cost()) } else { said };
             let base = of_route.or(of_method.map(|(_, cost)| *cost)).or(said).unwrap_or(cost.request);
             return (cost.reserve.filter(|_| cost.settles()).unwrap_or(base.max(1)), base);

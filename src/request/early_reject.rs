@@ -123,9 +123,9 @@ impl EarlyReject {
 
 /// The response to a rejected request that is not a preflight request.
 #[cold]
-pub(crate) fn response(reject: &EarlyReject, parts: &RequestHead, id: &RequestId) -> LocalResponse {
+pub(crate) fn response(reject: &EarlyReject, head: &RequestHead, id: &RequestId) -> LocalResponse {
     let Some(error) = reject.error() else { return respond::capabilities(id) };
-    let mut response = error.response_to(parts, id);
+    let mut response = error.response_to(head, id);
     if let EarlyReject::Unproven { why: Unproven::Refused(refusal), .. } = reject {
         refusal.challenges.iter().for_each(|value| response.headers.append_value(WWW_AUTHENTICATE, value));
         if let Some(value) = &refusal.retry_after {

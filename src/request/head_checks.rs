@@ -10,14 +10,14 @@ use sluicegate_wire::{Headers, RequestHead};
 ///
 /// # Errors
 /// If the gateway does not serve the method or the transfer coding, or if a `Connection` header names what the request needs.
-pub(super) fn check(parts: &RequestHead, reserved: &[HeaderName]) -> Result<(), EarlyReject> {
-    if !is_served(&parts.method) {
+pub(super) fn check(head: &RequestHead, reserved: &[HeaderName]) -> Result<(), EarlyReject> {
+    if !is_served(&head.method) {
         return Err(EarlyReject::Method);
     }
-    if parts.headers.contains_key(header::TRANSFER_ENCODING) && !is_chunked(&parts.headers) {
+    if head.headers.contains_key(header::TRANSFER_ENCODING) && !is_chunked(&head.headers) {
         return Err(EarlyReject::Framing);
     }
-    if upstream::nominates(&parts.headers, reserved) {
+    if upstream::nominates(&head.headers, reserved) {
         return Err(EarlyReject::Nominated);
     }
     Ok(())

@@ -62,8 +62,8 @@ impl ResponseBody {
     }
 
     /// Continues to send the body of the request while the client takes nothing of the response.
-    pub(crate) fn poll_upload(&mut self, context: &mut Context<'_>) {
-        self.body.poll_upload(context, &self.context.exchange().connection().worker.buffers);
+    pub(crate) fn poll_upload(&mut self, cx: &mut Context<'_>) {
+        self.body.poll_upload(cx, &self.context.exchange().connection().worker.buffers);
     }
 
     /// Logs why the response ends before its end.
@@ -80,12 +80,12 @@ impl http_body::Body for ResponseBody {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Self { body, context: request } = &mut *self;
         let exchange = request.exchange();
         exchange.clear_write_timeout();
-        let polled = body.poll_frame(context, exchange);
+        let polled = body.poll_frame(cx, exchange);
         let ended = match &polled {
             Poll::Pending => false,
             Poll::Ready(Some(Err(error))) => {

@@ -46,12 +46,12 @@ fn varies(headers: &Headers) -> bool {
 /// The response to a preflight request; `cors` is the policy of the route of the actual request. An origin that is not admitted
 /// gets no CORS headers, which browsers treat as a refusal.
 #[cold]
-pub fn preflight(cors: Option<&CorsConfig>, parts: &RequestHead, id: &RequestId) -> LocalResponse {
+pub fn preflight(cors: Option<&CorsConfig>, head: &RequestHead, id: &RequestId) -> LocalResponse {
     let mut response = LocalResponse::new(StatusCode::NO_CONTENT, LocalBody::Empty);
     let headers = &mut response.headers;
     headers.append(X_REQUEST_ID, id);
     headers.append("vary", ASKED);
-    let asked = |name| parts.headers.only(name);
+    let asked = |name| head.headers.only(name);
     let admitted = cors.filter(|cors| asked(header::ORIGIN).is_some_and(|origin| cors.origins.admit(origin)));
     let Some(cors) = admitted else { return response };
     let mut allow = |name, configured: Option<&str>, asked: Option<&[u8]>| {

@@ -204,7 +204,7 @@ fn add_policies(policies: &Policies, now: Time, headers: &mut Headers) {
 /// The response to a request that its limits refuse. `refused` is called with the reason, which is that of the reported
 /// limit. `reject` is the configured response.
 pub fn refusal(
-    parts: &RequestHead,
+    head: &RequestHead,
     results: LimitResults<'_, '_>,
     reject: Option<&Reject>,
     id: &RequestId,
@@ -233,7 +233,7 @@ pub fn refusal(
     if static_headers.warns {
         add_warnings(warnings(results).as_deref().unwrap_or_default(), headers);
     }
-    if is_grpc(parts) {
+    if is_grpc(head) {
         response.status = StatusCode::OK;
         grpc(headers, RESOURCE_EXHAUSTED, (reason, limit), wait);
     } else if let Some(reject) = reject {

@@ -224,7 +224,7 @@ impl LocalError {
 impl LocalError {
     /// The response in the protocol of the client: a gRPC call gets a failed authentication as a gRPC status.
     #[cold]
-    pub fn response_to(self, parts: &RequestHead, id: &RequestId) -> LocalResponse {
+    pub fn response_to(self, head: &RequestHead, id: &RequestId) -> LocalResponse {
         let grpc_status = match (self.status(), self) {
             (StatusCode::UNAUTHORIZED, _) => Some(UNAUTHENTICATED),
             (StatusCode::FORBIDDEN, _) => Some(PERMISSION_DENIED),
@@ -234,7 +234,7 @@ impl LocalError {
             }
             _ => None,
         };
-        let Some(status) = grpc_status.filter(|_| is_grpc(parts)) else { return self.response(id) };
+        let Some(status) = grpc_status.filter(|_| is_grpc(head)) else { return self.response(id) };
         let mut response = LocalResponse::new(StatusCode::OK, LocalBody::Empty);
         let pushback = match self {
             Self::UpstreamOverloaded(seconds) | Self::GatewayOverloaded(seconds) => {
@@ -273,8 +273,8 @@ fn body(status: StatusCode, reason: RefusalReason, detail: &str, id: &RequestId)
 
 /// The response if a limit requires its store (`on_store_failure: closed`) and the store is unavailable.
 #[cold]
-pub fn unavailable(parts: &RequestHead, id: &RequestId) -> LocalResponse {
-    if is_grpc(parts) {
+pub fn unavailable(head: &RequestHead, id: &RequestId) -> LocalResponse {
+    if is_grpc(head) {
         let mut response = LocalResponse::new(StatusCode::OK, LocalBody::Empty);
         grpc(&mut response.headers, UNAVAILABLE, (RefusalReason::Store, None), Some(Span::SECOND));
         response.headers.insert(X_REQUEST_ID, id);

@@ -16,30 +16,30 @@ pub struct NoHost;
 ///
 /// # Errors
 /// If the request does not name exactly one valid host, or if its scheme is neither http nor https.
-pub fn host(parts: &RequestHead) -> Result<Cow<'_, str>, NoHost> {
-    let mut lines = parts.headers.get_all("host");
+pub fn host(head: &RequestHead) -> Result<Cow<'_, str>, NoHost> {
+    let mut lines = head.headers.get_all("host");
     let line = lines.next();
     if lines.next().is_some() {
         return Err(NoHost);
     }
-    if parts.target.scheme().is_some_and(|scheme| ![Scheme::HTTP, Scheme::HTTPS].contains(scheme)) {
+    if head.target.scheme().is_some_and(|scheme| ![Scheme::HTTP, Scheme::HTTPS].contains(scheme)) {
         return Err(NoHost);
     }
-    named(line, parts.target.authority(), parts.version)
+    named(line, head.target.authority(), head.version)
 }
 
 /// The host that a target in absolute form names is that of the request, whatever Host says (RFC 9112 §3.2.2): Host is replaced, unless it
 /// is malformed itself.
 #[inline]
-pub fn prefer_target(parts: &mut RequestHead) {
-    if parts.target.authority().is_some() && parts.version != Version::HTTP_2 {
-        replace_host(parts);
+pub fn prefer_target(head: &mut RequestHead) {
+    if head.target.authority().is_some() && head.version != Version::HTTP_2 {
+        replace_host(head);
     }
 }
 
 #[cold]
-fn replace_host(parts: &mut RequestHead) {
-    let RequestHead { target, headers, .. } = parts;
+fn replace_host(head: &mut RequestHead) {
+    let RequestHead { target, headers, .. } = head;
     let is_valid = |name: &[u8]| host_name(name).is_some();
     if let Some(authority) = target.authority().filter(|name| is_valid(name.as_bytes()))
         && headers.only(http::header::HOST).is_some_and(is_valid)

@@ -62,7 +62,7 @@ async fn read_prefix(connection: &Connection, stream: &mut ClientStream, agreed:
     let deadline = &connection.deadline;
     let mut prefix = BytesMut::new();
     loop {
-        let read = poll_fn(|context| connection.worker.buffers.poll_read(stream, context, PREFIX));
+        let read = poll_fn(|cx| connection.worker.buffers.poll_read(stream, cx, PREFIX));
         let read = tokio::select! {
             biased;
             read = read => read.inspect_err(|error| connection.log_close(error)).ok()?,

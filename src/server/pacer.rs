@@ -23,7 +23,7 @@ impl Pacer {
     /// Waits until the task may do its work. A task that is woken by something else meanwhile is let through, too.
     pub(super) async fn wait(&self) {
         let mut has_waited = false;
-        poll_fn(|context| {
+        poll_fn(|cx| {
             if has_waited {
                 return Poll::Ready(());
             }
@@ -32,7 +32,7 @@ impl Pacer {
                 return Poll::Ready(());
             }
             has_waited = true;
-            self.waiting.push(context.waker().clone());
+            self.waiting.push(cx.waker().clone());
             Poll::Pending
         })
         .await;

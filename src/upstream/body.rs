@@ -167,17 +167,17 @@ impl Body {
     }
 
     /// Continues to send the request body while the client does not read the response.
-    pub(crate) fn poll_upload(&mut self, context: &mut Context<'_>, buffers: &Buffers) {
+    pub(crate) fn poll_upload(&mut self, cx: &mut Context<'_>, buffers: &Buffers) {
         if let Kind::H1Body(H1Body { h1_connection: Some(h1_connection), .. }) = &mut self.0 {
             // An error occurs again at the next `poll_frame`.
-            let _ = h1_connection.poll_upload(context, Some(buffers));
+            let _ = h1_connection.poll_upload(cx, Some(buffers));
         }
     }
 
     /// The next frame; `None` at the end.
     pub(crate) fn poll_frame(
         &mut self,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         exchange: &Exchange,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let mut polled = match &mut self.0 {
@@ -193,8 +193,8 @@ impl Body {
                 };
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
-            Kind::H2Body(body) => body.poll(context, exchange),
-            Kind::H1Body(h1_body) => h1_body.poll(context, exchange),
+            Kind::H2Body(body) => body.poll(cx, exchange),
+            Kind::H1Body(h1_body) => h1_body.poll(cx, exchange),
         };
         if let Poll::Ready(Some(Ok(frame))) = &mut polled
             && let Some(trailers) = frame.trailers_mut()
@@ -231,12 +231,12 @@ impl Body {
 impl H2Body {
     fn poll(
         &mut self,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         exchange: &Exchange,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
         if polled.is_pending() {
-            return match exchange.has_stalled(context) {
+            return match exchange.has_stalled(cx) {
                 true => Poll::Ready(Some(Err(BodyError::Stalled))),
                 false => Poll::Pending,
             };
@@ -270,14 +270,14 @@ impl H2Body {
 impl H1Body {
     fn poll(
         &mut self,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         exchange: &Exchange,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let buffers = Some(&exchange.connection().worker.buffers);
         if self
             .h1_connection
             .as_mut()
-            .is_some_and(|h1_connection| h1_connection.poll_upload(context, buffers).is_err())
+            .is_some_and(|h1_connection| h1_connection.poll_upload(cx, buffers).is_err())
         {
             self.h1_connection = None;
             return Poll::Ready(Some(Err(BodyError::Upload)));
@@ -295,8 +295,8 @@ impl H1Body {
                     self.release_connection();
                     return Poll::Ready(None);
                 }
-                Ok(Decoded::NeedMore) => match h1_connection.poll_fill(context, buffers) {
-                    Poll::Pending if exchange.has_stalled(context) => BodyError::Stalled,
+                Ok(Decoded::NeedMore) => match h1_connection.poll_fill(cx, buffers) {
+                    Poll::Pending if exchange.has_stalled(cx) => BodyError::Stalled,
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Ok(0)) if self.decoder == BodyDecoder::UntilClose => {
                         self.decoder = BodyDecoder::Ended;

@@ -173,7 +173,7 @@ impl ServerStream {
             Self::Tls(stream) => {
                 let (mut read, mut context) = (ReadBuf::new(&mut start), Context::from_waker(Waker::noop()));
                 // Without `unconstrained`, a task that has used up its budget would see a silent connection.
-                let poll = poll_fn(|context| Pin::new(&mut **stream).poll_read(context, &mut read));
+                let poll = poll_fn(|cx| Pin::new(&mut **stream).poll_read(cx, &mut read));
                 match pin!(unconstrained(poll)).poll(&mut context) {
                     Poll::Pending => return IdleState::Silent,
                     Poll::Ready(_) => read.filled().len(),

@@ -90,7 +90,7 @@ impl Exchange {
 
     /// The id of the request: the same for the upstream, local responses and the log.
     pub(crate) fn id(&self) -> &RequestId {
-        self.id.get_or_init(|| RequestId::of(self.connection.worker.number()))
+        self.id.get_or_init(|| RequestId::of(self.connection.worker.random_u64()))
     }
 
     /// Adopts the id that a trusted proxy gave the request, unless there is one already.
@@ -197,9 +197,9 @@ impl Exchange {
         mut future: Pin<&mut (impl Future<Output = T> + ?Sized)>,
     ) -> Option<T> {
         self.deadline.set_request(Some(self.connection.worker.deadlines.after(within)));
-        let result = poll_fn(|context| {
-            self.deadline.set_waker(context);
-            let polled = future.as_mut().poll(context);
+        let result = poll_fn(|cx| {
+            self.deadline.set_waker(cx);
+            let polled = future.as_mut().poll(cx);
             if let Some(upload) = self.upload.get() {
                 self.follow(upload);
             }

@@ -113,7 +113,7 @@ pub fn prepare<'a>(
     exchange: &Exchange,
     upstream: &'a Upstream,
     facts: &ForwardFacts<'_>,
-    parts: &'a mut RequestHead,
+    head: &'a mut RequestHead,
     body: RequestBody,
     header_rules: impl FnOnce(&mut Headers),
 ) -> Result<Outgoing<'a>, ForwardError> {
@@ -121,7 +121,7 @@ pub fn prepare<'a>(
     let ForwardFacts { policy, peer: Peer { trusted: trusts_peer, .. }, .. } = *facts;
     let announced = http_body::Body::size_hint(&body).exact();
     if policy.max_body.zip(announced).is_some_and(|(max, length)| length > max) {
-        body.drain(parts);
+        body.drain(head);
         return Err(ForwardError::TooLarge);
     }
     let config = upstream.config();
@@ -131,38 +131,38 @@ pub fn prepare<'a>(
         proxy::header(version, client, to)
     });
     let may_switch = !connection.shared && config.protocol == Protocol::Http1;
-    let upgrade = if may_switch { tunnel::requested_upgrade(parts) } else { None };
+    let upgrade = if may_switch { tunnel::requested_upgrade(head) } else { None };
     let authority = config.servers[0].host();
     // Evaluated before TE is removed, which Connection names. Over HTTP/1.1 both would have to be forwarded.
-    let trailers = config.protocol == Protocol::Http2 && headers::takes_trailers(&parts.headers);
+    let trailers = config.protocol == Protocol::Http2 && headers::takes_trailers(&head.headers);
     if let Some(own) = facts.client_header {
-        headers::disown_client(&mut parts.headers, own, trusts_peer);
+        headers::disown_client(&mut head.headers, own, trusts_peer);
     }
-    rewrite(connection, parts, authority, has_body, trusts_peer, policy.overrides);
+    rewrite(connection, head, authority, has_body, trusts_peer, policy.overrides);
     if trailers {
-        parts.headers.insert(header::TE, "trailers");
+        head.headers.insert(header::TE, "trailers");
     }
-    parts.headers.insert(headers::X_REQUEST_ID, exchange.id());
+    head.headers.insert(headers::X_REQUEST_ID, exchange.id());
     if let Some(consumer) = facts.consumer {
-        headers::set_consumer(&mut parts.headers, consumer);
+        headers::set_consumer(&mut head.headers, consumer);
     }
     if let Some(upgrade) = &upgrade {
-        tunnel::set_upgrade(&mut parts.headers, upgrade);
+        tunnel::set_upgrade(&mut head.headers, upgrade);
     }
-    header_rules(&mut parts.headers);
+    header_rules(&mut head.headers);
     exchange.set_idle(config.timeouts.idle);
     let (body, upload) = has_body
         .then(|| {
             let keeps = config.retries.all_methods && config.protocol == Protocol::Http1;
             let (terms, times) = ((policy.max_body, keeps), (&connection.worker, exchange.deadline()));
-            UploadBody::new(body, terms, times, &parts.headers, facts.underscores, config)
+            UploadBody::new(body, terms, times, &head.headers, facts.underscores, config)
         })
         .unzip();
     if let Some(upload) = &upload {
         exchange.set_upload(upload);
     }
     Ok(Outgoing {
-        head: parts,
+        head,
         body,
         upload,
         upgrade,
@@ -234,26 +234,26 @@ async fn attempt(
 /// Rewrites the head of the request as HTTP/1.1 in origin form.
 fn rewrite(
     connection: &Connection,
-    parts: &mut RequestHead,
+    head: &mut RequestHead,
     authority: &str,
     has_body: bool,
     trusted: bool,
     overrides: bool,
 ) {
-    headers::request(connection, &mut parts.headers, parts.target.authority(), has_body, trusted, overrides);
+    headers::request(connection, &mut head.headers, head.target.authority(), has_body, trusted, overrides);
     if !has_body
-        && !parts.method.is_safe()
-        && [Method::POST, Method::PUT, Method::PATCH].contains(&parts.method)
-        && !parts.headers.contains_key(header::CONTENT_LENGTH)
+        && !head.method.is_safe()
+        && [Method::POST, Method::PUT, Method::PATCH].contains(&head.method)
+        && !head.headers.contains_key(header::CONTENT_LENGTH)
     {
-        parts.headers.append(header::CONTENT_LENGTH, "0"); // RFC 9110 §8.6: servers expect one
+        head.headers.append(header::CONTENT_LENGTH, "0"); // RFC 9110 §8.6: servers expect one
     }
-    if !parts.headers.contains_key(header::HOST) {
+    if !head.headers.contains_key(header::HOST) {
         // HTTP/1.0 requests may lack a host, HTTP/1.1 requests may not.
-        parts.headers.append(header::HOST, authority);
+        head.headers.append(header::HOST, authority);
     }
-    if parts.target.authority().is_some() {
-        parts.target = parts.target.in_origin_form();
+    if head.target.authority().is_some() {
+        head.target = head.target.in_origin_form();
     }
-    parts.version = Version::HTTP_11;
+    head.version = Version::HTTP_11;
 }

@@ -81,8 +81,8 @@ impl H1Connection {
     /// # Errors
     /// If the request body is incomplete, or if the server does not take it.
     pub(super) async fn finish_upload(&mut self) -> Result<(), H1Error> {
-        poll_fn(|context| {
-            self.poll_upload(context, None)?;
+        poll_fn(|cx| {
+            self.poll_upload(cx, None)?;
             match self.upload {
                 UploadState::Sent => Poll::Ready(Ok(())),
                 UploadState::InProgress(_) => Poll::Pending,
@@ -113,11 +113,11 @@ impl H1Connection {
     /// If the request body is incomplete.
     pub(super) fn poll_upload(
         &mut self,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         buffers: Option<&Buffers>,
     ) -> Result<(), H1Error> {
         let UploadState::InProgress(writer) = &mut self.upload else { return Ok(()) };
-        match writer.poll(&mut self.stream, context) {
+        match writer.poll(&mut self.stream, cx) {
             Poll::Pending => return Ok(()),
             Poll::Ready(Ok(out)) => {
                 self.end_upload(UploadState::Sent);
@@ -195,8 +195,8 @@ impl H1Connection {
                 }
                 None => {}
             }
-            let read = poll_fn(|context| match self.poll_upload(context, buffers) {
-                Ok(()) => self.poll_fill(context, buffers).map(Ok),
+            let read = poll_fn(|cx| match self.poll_upload(cx, buffers) {
+                Ok(()) => self.poll_fill(cx, buffers).map(Ok),
                 Err(error) => Poll::Ready(Err(error)),
             });
             match read.await? {
@@ -220,12 +220,12 @@ impl H1Connection {
     /// Reads more bytes, into a buffer of the worker if possible. Returns their number; zero at the end.
     pub(super) fn poll_fill(
         &mut self,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         buffers: Option<&Buffers>,
     ) -> Poll<io::Result<usize>> {
         if let Some(buffers) = buffers.filter(|_| self.read.is_empty()) {
             self.read = BytesMut::new(); // a connection that waits holds no buffer
-            let read = buffers.poll_read(&mut self.stream, context, READ_SIZE);
+            let read = buffers.poll_read(&mut self.stream, cx, READ_SIZE);
             return read.map_ok(|read| {
                 self.read = read;
                 self.read.len()
@@ -233,6 +233,6 @@ impl H1Connection {
         }
         self.read.reserve(READ_SIZE);
         // `ReadBuf` has no state between polls, so a new one at each poll is correct.
-        pin!(self.stream.read_buf(&mut self.read)).poll(context)
+        pin!(self.stream.read_buf(&mut self.read)).poll(cx)
     }
 }

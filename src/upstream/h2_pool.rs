@@ -168,9 +168,9 @@ async fn connect(address: &Address, now: u64) -> Result<Rc<H2Connection>, Forwar
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|error| ForwardError::Handshake(error.into()))?;
-    poll_fn(|context| {
-        *waker.borrow_mut() = Some(context.waker().clone());
-        match Pin::new(&mut driver).poll(context) {
+    poll_fn(|cx| {
+        *waker.borrow_mut() = Some(cx.waker().clone());
+        match Pin::new(&mut driver).poll(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(ForwardError::Handshake(error.into()))),
             Poll::Ready(Ok(())) => {
                 Poll::Ready(Err(ForwardError::Handshake("the server does not speak HTTP/2".into())))
@@ -184,9 +184,9 @@ async fn connect(address: &Address, now: u64) -> Result<Rc<H2Connection>, Forwar
     let driver = Rc::new(RefCell::new(Some(driver)));
     let driven = Rc::clone(&driver);
     crate::boxed_future::spawn_local(async move {
-        poll_fn(|context| match &mut *driven.borrow_mut() {
+        poll_fn(|cx| match &mut *driven.borrow_mut() {
             // Errors surface through the senders.
-            Some(driver) => Pin::new(driver).poll(context).map(|ended| match ended {
+            Some(driver) => Pin::new(driver).poll(cx).map(|ended| match ended {
                 Ok(()) => tracing::debug!("an HTTP/2 upstream connection ended"),
                 Err(error) => {
                     tracing::debug!(error = error_chain(&error), "an HTTP/2 upstream connection failed");
@@ -290,8 +290,8 @@ impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExecutor 
         let waiting = Rc::clone(&self.0);
         crate::boxed_future::spawn_local(async move {
             let mut future = pin!(future);
-            poll_fn(|context| {
-                let polled = future.as_mut().poll(context);
+            poll_fn(|cx| {
+                let polled = future.as_mut().poll(cx);
                 if let Some(waker) = &*waiting.borrow() {
                     waker.wake_by_ref();
                 }

@@ -59,17 +59,17 @@ impl RequestWriter {
     pub(super) fn poll(
         &mut self,
         stream: &mut ServerStream,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Result<Vec<u8>, WriteAborted>> {
         loop {
-            let added = self.encoder.poll_add(Pin::new(&mut self.body), context, true);
+            let added = self.encoder.poll_add(Pin::new(&mut self.body), cx, true);
             if let Poll::Ready(Err(error)) = added {
                 if let BodyError::Length = error {
                     self.upload.set_malformed();
                 }
                 return Poll::Ready(Err(WriteAborted::Client));
             }
-            ready!(self.poll_write(stream, context)).map_err(|_| {
+            ready!(self.poll_write(stream, cx)).map_err(|_| {
                 self.upload.set_write_aborted();
                 WriteAborted::Server
             })?;
@@ -83,12 +83,12 @@ impl RequestWriter {
     }
 
     /// Writes everything that was added to the encoder.
-    fn poll_write(&mut self, stream: &mut ServerStream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_write(&mut self, stream: &mut ServerStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.encoder.poll_write(|slices| {
-            let written = ready!(Pin::new(&mut *stream).poll_write_vectored(context, slices))?;
+            let written = ready!(Pin::new(&mut *stream).poll_write_vectored(cx, slices))?;
             self.upload.progress();
             Poll::Ready(Ok(written))
         }))?;
-        Pin::new(stream).poll_flush(context)
+        Pin::new(stream).poll_flush(cx)
     }
 }

@@ -21,13 +21,13 @@ pub struct Tunnel {
 }
 
 /// The protocol that a request asks to switch to. HTTP/2 is excluded: it is spoken with prior knowledge only.
-pub(super) fn requested_upgrade(parts: &RequestHead) -> Option<Box<[u8]>> {
-    let protocol = parts.headers.only(header::UPGRADE).filter(|_| parts.version == Version::HTTP_11)?;
+pub(super) fn requested_upgrade(head: &RequestHead) -> Option<Box<[u8]>> {
+    let protocol = head.headers.only(header::UPGRADE).filter(|_| head.version == Version::HTTP_11)?;
     let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~/".contains(b);
     let is_valid = !protocol.is_empty()
         && protocol.iter().all(is_token)
         && !protocol.to_ascii_lowercase().starts_with(b"h2c");
-    (is_valid && names_upgrade(&parts.headers)).then(|| protocol.into())
+    (is_valid && names_upgrade(&head.headers)).then(|| protocol.into())
 }
 
 /// Sets the headers of a message that asks for a switch of protocols, or accepts it.

@@ -198,7 +198,7 @@ impl http_body::Body for UploadBody {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
         let Self(Some((body, state, kept))) = &mut *self else { return Poll::Ready(None) };
         let failed = |why| {
@@ -214,10 +214,10 @@ impl http_body::Body for UploadBody {
             kept.sent.push(again.clone());
             return Poll::Ready(Some(Ok(Frame::data(again))));
         }
-        let polled = Pin::new(&mut *body).poll_frame(context);
+        let polled = Pin::new(&mut *body).poll_frame(cx);
         let waited = state.awaits_client.replace(polled.is_pending());
         if polled.is_pending() && state.answered.get() {
-            *state.waker.borrow_mut() = Some(context.waker().clone());
+            *state.waker.borrow_mut() = Some(cx.waker().clone());
         }
         if polled.is_ready() || !waited {
             state.progress();

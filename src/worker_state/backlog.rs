@@ -90,10 +90,10 @@ mod tests {
     /// What a connection does: it waits if need be, and notes its number when its request begins.
     async fn arrive(backlog: Rc<Backlog>, number: usize, begun: Rc<RefCell<Vec<usize>>>) {
         let mut has_waited = false;
-        poll_fn(|context| {
+        poll_fn(|cx| {
             if !has_waited && backlog.is_long() {
                 has_waited = true;
-                backlog.wait(context.waker().clone());
+                backlog.wait(cx.waker().clone());
                 return Poll::Pending;
             }
             Poll::Ready(())

@@ -48,7 +48,7 @@ impl Buffers {
     pub(crate) fn poll_read(
         &self,
         stream: &mut (impl AsyncRead + Unpin),
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         room: usize,
     ) -> Poll<io::Result<BytesMut>> {
         let mut buffer = self.shared.borrow_mut();
@@ -57,7 +57,7 @@ impl Buffers {
             buffer.reserve(READ_SIZE);
         }
         // `ReadBuf` has no state between polls, so a new one at each poll is correct.
-        ready!(pin!(stream.read_buf(&mut *buffer)).poll(context))?;
+        ready!(pin!(stream.read_buf(&mut *buffer)).poll(cx))?;
         Poll::Ready(Ok(buffer.split()))
     }
 

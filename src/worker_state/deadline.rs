@@ -152,8 +152,8 @@ impl Deadline {
 
     /// Waits for a condition, such as [`socket_passed`](Self::socket_passed).
     pub(crate) async fn until(&self, condition: impl Fn(&Self) -> bool) {
-        poll_fn(|context| {
-            self.set_waker(context);
+        poll_fn(|cx| {
+            self.set_waker(cx);
             if condition(self) { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
@@ -210,12 +210,12 @@ impl Deadline {
         deadlines: &Deadlines,
         mut future: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
-        poll_fn(|context| match future.as_mut().poll(context) {
+        poll_fn(|cx| match future.as_mut().poll(cx) {
             Poll::Ready(value) => Poll::Ready(Some(value)),
             Poll::Pending if self.is_over(deadlines.now()) => Poll::Ready(None),
             Poll::Pending => {
                 if self.total_is_set() {
-                    self.set_waker(context);
+                    self.set_waker(cx);
                 }
                 Poll::Pending
             }

@@ -80,7 +80,7 @@ impl WorkerState {
     }
 
     /// A number that is unique in practice, but predictable (SplitMix64).
-    pub(crate) fn number(&self) -> u64 {
+    pub(crate) fn random_u64(&self) -> u64 {
         let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.random.set(state);
         let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

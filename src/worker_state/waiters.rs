@@ -36,11 +36,11 @@ impl Waiters {
     /// ends.
     pub(crate) async fn serve(&self, is_needed: impl Fn() -> bool, next: impl Fn() -> usize) {
         loop {
-            poll_fn(|context| {
+            poll_fn(|cx| {
                 if is_needed() {
                     return Poll::Ready(());
                 }
-                self.server.set(Some(context.waker().clone()));
+                self.server.set(Some(cx.waker().clone()));
                 Poll::Pending
             })
             .await;

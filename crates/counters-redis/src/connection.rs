@@ -452,9 +452,7 @@ pub(super) async fn in_time<T>(
     }
     for _ in 0..EXTRA_POLLS {
         tokio::task::yield_now().await;
-        if let Poll::Ready(result) =
-            std::future::poll_fn(|context| Poll::Ready(sent.as_mut().poll(context))).await
-        {
+        if let Poll::Ready(result) = std::future::poll_fn(|cx| Poll::Ready(sent.as_mut().poll(cx))).await {
             return Some(result);
         }
     }

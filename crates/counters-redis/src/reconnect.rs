@@ -141,7 +141,7 @@ impl Store {
     /// from now on are counted in addition.
     async fn begin_calls(&self, connection: &Rc<Connection>, channel: MultiplexedConnection) {
         let mut stated = std::pin::pin!(self.restate_leases(connection, channel.clone()));
-        let sent = std::future::poll_fn(|context| Poll::Ready(stated.as_mut().poll(context))).await;
+        let sent = std::future::poll_fn(|cx| Poll::Ready(stated.as_mut().poll(cx))).await;
         connection.open(channel);
         let stated = match sent {
             Poll::Ready(stated) => Ok(stated),

@@ -24,9 +24,9 @@ impl Http1Body {
 
     pub(crate) fn poll(
         &mut self,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
-        self.socket.poll_body(self.number, context)
+        self.socket.poll_body(self.number, cx)
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -50,14 +50,14 @@ impl Interims {
     pub(crate) fn poll_send(
         &mut self,
         stream: Option<&mut ClientStream>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         let Some(stream) = stream else { return Poll::Ready(Ok(())) };
         while !self.0.is_empty() {
-            let written = ready!(Pin::new(&mut *stream).poll_write(context, &self.0))?;
+            let written = ready!(Pin::new(&mut *stream).poll_write(cx, &self.0))?;
             self.0.advance(written);
             if self.0.is_empty() {
-                ready!(Pin::new(&mut *stream).poll_flush(context))?;
+                ready!(Pin::new(&mut *stream).poll_flush(cx))?;
             }
         }
         Poll::Ready(Ok(()))

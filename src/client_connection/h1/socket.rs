@@ -65,8 +65,8 @@ impl Socket {
         self.set_timeout(if empty { times.idle } else { times.head });
         let backlog = &self.connection.worker.backlog;
         let mut has_waited = false;
-        poll_fn(|context| {
-            deadline.set_waker(context);
+        poll_fn(|cx| {
+            deadline.set_waker(cx);
             let state = &mut *self.state.borrow_mut();
             loop {
                 match decoder.decode_into(&mut state.read, &max_head, times.max_headers, into) {
@@ -75,12 +75,12 @@ impl Socket {
                     Err(error) => return Poll::Ready(Next::Refused(Some(error))),
                 }
                 let nothing = state.read.is_empty();
-                if nothing && !has_waited && backlog.is_long() && state.is_readable(context) {
+                if nothing && !has_waited && backlog.is_long() && state.is_readable(cx) {
                     has_waited = true;
-                    backlog.wait(context.waker().clone());
+                    backlog.wait(cx.waker().clone());
                     return Poll::Pending;
                 }
-                match state.poll_fill(context, &self.connection) {
+                match state.poll_fill(cx, &self.connection) {
                     // Read first: a request that has arrived is served before the connection ends.
                     Poll::Pending if nothing && deadline.take_closing() => return self.end("draining"),
                     Poll::Pending if !deadline.socket_passed() => return Poll::Pending,
@@ -152,27 +152,27 @@ impl Socket {
     /// Runs `work` for the client and sends interim responses meanwhile; `None` if the client disconnects. Polled by hand,
     /// because every request passes here and interim responses are taken right after the poll that produced them.
     pub(crate) async fn while_connected<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-        poll_fn(|context| {
-            let polled = work.as_mut().poll(context);
+        poll_fn(|cx| {
+            let polled = work.as_mut().poll(cx);
             if let Some(interims) = self.connection.take_interims() {
                 let state = &mut *self.state.borrow_mut();
                 if matches!(state.writing, Writing::Interim { is_http10: false, .. }) {
                     state.interim.add(&interims, &self.connection.worker);
-                    let _ = state.poll_interim(context); // the rest is sent before the response
+                    let _ = state.poll_interim(cx); // the rest is sent before the response
                 }
             }
             if let Poll::Ready(done) = polled {
                 return Poll::Ready(Some(done));
             }
-            self.poll_disconnected(context).map(|()| None)
+            self.poll_disconnected(cx).map(|()| None)
         })
         .await
     }
 
     /// Watches a client that waits for its response. Ready when it has disconnected.
-    pub(crate) fn poll_disconnected(&self, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_disconnected(&self, cx: &mut Context<'_>) -> Poll<()> {
         let deadline = &self.connection.deadline;
-        deadline.set_waker(context);
+        deadline.set_waker(cx);
         let state = &mut *self.state.borrow_mut();
         if state.is_new() && state.reading.has_ended() && !self.connection.queued.get() {
             // Most responses are available at once, and many connections have one request only: the socket is registered later.
@@ -189,24 +189,22 @@ impl Socket {
         }
         // Bytes that follow the request are read here, up to a limit.
         while state.reading.has_ended() && !state.half_closed && state.read.len() < READ_AHEAD {
-            match state.poll_fill(context, &self.connection) {
+            match state.poll_fill(cx, &self.connection) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
             }
         }
         if !state.reading.has_ended() {
-            state.waker = Some(context.waker().clone());
+            state.waker = Some(cx.waker().clone());
         }
         let queued = self.connection.queued.get();
         if state.half_closed && queued && matches!(state.writing, Writing::Interim { .. }) {
             return Poll::Ready(());
         }
         if deadline.socket_passed() {
-            let peer = state
-                .stream
-                .as_mut()
-                .map_or(PeerState::Gone, |stream| probe(stream, state.half_closed, context));
+            let peer =
+                state.stream.as_mut().map_or(PeerState::Gone, |stream| probe(stream, state.half_closed, cx));
             let over = match &mut state.writing {
                 _ if peer == PeerState::Gone => true,
                 Writing::Response => state.half_closed,
@@ -233,7 +231,7 @@ impl Socket {
                 _ => timeouts::PROBE_INTERVAL,
             });
         }
-        match state.poll_interim(context) {
+        match state.poll_interim(cx) {
             Poll::Ready(Err(_)) => Poll::Ready(()),
             _ => Poll::Pending,
         }
@@ -243,7 +241,7 @@ impl Socket {
     pub(crate) fn poll_body(
         &self,
         number: u64,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         let state = &mut *self.state.borrow_mut();
         if number != state.number || state.stream.is_none() {
@@ -277,11 +275,11 @@ impl Socket {
             if expects && state.read.is_empty() && matches!(state.writing, Writing::Interim { .. }) {
                 state.interim.add_continue();
             }
-            match state.poll_fill(context, &self.connection) {
+            match state.poll_fill(cx, &self.connection) {
                 Poll::Pending => {
                     state.rate.begin_wait(now);
                     if let Reading::Body { reader, .. } = &mut state.reading {
-                        *reader = Reader::Handler(Some(context.waker().clone()));
+                        *reader = Reader::Handler(Some(cx.waker().clone()));
                     }
                     return Poll::Pending;
                 }
@@ -340,7 +338,7 @@ impl Socket {
 
     /// Discards the rest of a body that the handler does not want. Ready with true when it has ended, and with false when it
     /// cannot be read to its end.
-    pub(crate) fn poll_drain(&self, context: &mut Context<'_>) -> Poll<bool> {
+    pub(crate) fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<bool> {
         let state = &mut *self.state.borrow_mut();
         if state.awaits_continue() {
             return Poll::Pending;
@@ -360,7 +358,7 @@ impl Socket {
                     }
                 }
                 Ok(Decoded::End) => return Poll::Ready(true),
-                Ok(Decoded::NeedMore) => match ready!(state.poll_fill(context, &self.connection)) {
+                Ok(Decoded::NeedMore) => match ready!(state.poll_fill(cx, &self.connection)) {
                     Ok(0) | Err(_) => state.reading = Reading::Broken,
                     Ok(_) => {}
                 },
@@ -374,10 +372,10 @@ impl Socket {
     /// # Errors
     /// Those of the socket.
     pub(crate) async fn read(&self) -> io::Result<BytesMut> {
-        poll_fn(|context| {
+        poll_fn(|cx| {
             let state = &mut *self.state.borrow_mut();
             if state.read.is_empty() {
-                ready!(state.poll_fill(context, &self.connection))?;
+                ready!(state.poll_fill(cx, &self.connection))?;
             }
             Poll::Ready(Ok(std::mem::take(&mut state.read)))
         })
@@ -419,19 +417,19 @@ impl Drop for Socket {
 
 /// Writes follow interim responses that are not sent yet.
 impl AsyncWrite for &Socket {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
         self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let state = &mut *self.state.borrow_mut();
-        ready!(state.poll_interim(context))?;
+        ready!(state.poll_interim(cx))?;
         match &mut state.stream {
-            Some(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+            Some(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
@@ -440,16 +438,16 @@ impl AsyncWrite for &Socket {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.state.borrow_mut().stream {
-            Some(stream) => Pin::new(stream).poll_flush(context),
+            Some(stream) => Pin::new(stream).poll_flush(cx),
             None => Poll::Ready(Ok(())),
         }
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.state.borrow_mut().stream {
-            Some(stream) => Pin::new(stream).poll_shutdown(context),
+            Some(stream) => Pin::new(stream).poll_shutdown(cx),
             None => Poll::Ready(Ok(())),
         }
     }

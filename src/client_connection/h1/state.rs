@@ -128,10 +128,10 @@ impl State {
     /// Reads some more. Zero at the end.
     pub(crate) fn poll_fill(
         &mut self,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         connection: &Connection,
     ) -> Poll<io::Result<usize>> {
-        if !self.interim.is_empty() && self.poll_interim(context)?.is_pending() {
+        if !self.interim.is_empty() && self.poll_interim(cx)?.is_pending() {
             return Poll::Pending;
         }
         let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(0)) };
@@ -140,11 +140,11 @@ impl State {
         }
         let length = if self.read.is_empty() {
             self.read = BytesMut::new(); // a connection that waits holds no buffer
-            self.read = ready!(connection.worker.buffers.poll_read(stream, context, MORE))?;
+            self.read = ready!(connection.worker.buffers.poll_read(stream, cx, MORE))?;
             self.read.len()
         } else {
             self.read.reserve(MORE);
-            ready!(pin!(stream.read_buf(&mut self.read)).poll(context))?
+            ready!(pin!(stream.read_buf(&mut self.read)).poll(cx))?
         };
         self.half_closed = length == 0;
         Poll::Ready(Ok(length))
@@ -152,9 +152,9 @@ impl State {
 
     /// Whether bytes have arrived on a socket without TLS that is registered with the runtime. If not, the task is woken when
     /// they do.
-    pub(crate) fn is_readable(&self, context: &mut Context<'_>) -> bool {
+    pub(crate) fn is_readable(&self, cx: &mut Context<'_>) -> bool {
         match &self.stream {
-            Some(ClientStream::Plain(socket)) => socket.is_readable(context),
+            Some(ClientStream::Plain(socket)) => socket.is_readable(cx),
             Some(ClientStream::Tls(_)) | None => false,
         }
     }
@@ -170,8 +170,8 @@ impl State {
     }
 
     /// Sends the rest of interim responses.
-    pub(crate) fn poll_interim(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.interim.poll_send(self.stream.as_mut(), context)
+    pub(crate) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.interim.poll_send(self.stream.as_mut(), cx)
     }
 
     /// Whether the client waits for `100 Continue` and may never send the body.

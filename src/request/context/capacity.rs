@@ -22,10 +22,10 @@ const RETRY_WITHIN: u64 = 5;
 
 impl RequestContext {
     /// How important the request is: as a trusted proxy says, or else its consumer, its plan, or its route.
-    fn priority(&self, snapshot: &Snapshot, parts: &RequestHead, identity: &Identity<'_>) -> Priority {
+    fn priority(&self, snapshot: &Snapshot, head: &RequestHead, identity: &Identity<'_>) -> Priority {
         let config = &snapshot.config;
         let PrioritiesConfig { plans, consumers, header, .. } = &config.priorities;
-        let told = header.as_ref().filter(|_| self.trusts_peer).and_then(|header| parts.headers.only(header));
+        let told = header.as_ref().filter(|_| self.trusts_peer).and_then(|header| head.headers.only(header));
         told.and_then(|told| Priority::named(told.trim_ascii()))
             .or_else(|| consumers.get(identity.consumer()?).copied())
             .or_else(|| identity.priority())
@@ -40,12 +40,12 @@ impl RequestContext {
     pub(crate) fn shed_by_load(
         &self,
         view: &View,
-        parts: &RequestHead,
+        head: &RequestHead,
         identity: &Identity<'_>,
     ) -> Option<LocalResponse> {
         match view.process.load.pressure() {
             0 => None,
-            pressure => self.shed_under(view, pressure, parts, identity),
+            pressure => self.shed_under(view, pressure, head, identity),
         }
     }
 
@@ -54,16 +54,16 @@ impl RequestContext {
         &self,
         view: &View,
         pressure: u32,
-        parts: &RequestHead,
+        head: &RequestHead,
         identity: &Identity<'_>,
     ) -> Option<LocalResponse> {
-        let priority = self.priority(&view.snapshot, parts, identity);
-        let number = self.connection().worker.number();
+        let priority = self.priority(&view.snapshot, head, identity);
+        let number = self.connection().worker.random_u64();
         if !sluicegate_overload::is_refused(pressure, priority, number) {
             return None;
         }
         view.process.load.count_refused(priority as usize);
-        Some(self.refuse_overloaded(LocalError::GatewayOverloaded, RETRY_WITHIN, parts))
+        Some(self.refuse_overloaded(LocalError::GatewayOverloaded, RETRY_WITHIN, head))
     }
 
     /// Whether the upstream has `overload`, or the priority of the request is a header.
@@ -81,15 +81,15 @@ impl RequestContext {
         &mut self,
         view: &View,
         upstream: usize,
-        parts: &mut RequestHead,
+        head: &mut RequestHead,
         identity: &Identity<'_>,
     ) -> Result<(), LocalResponse> {
-        let priority = self.priority(&view.snapshot, parts, identity);
+        let priority = self.priority(&view.snapshot, head, identity);
         let PrioritiesConfig { header, forward, .. } = &view.snapshot.config.priorities;
         if let Some(header) = header {
-            parts.headers.remove(header);
+            head.headers.remove(header);
             if *forward {
-                parts.headers.insert(header, priority.name());
+                head.headers.insert(header, priority.name());
             }
         }
         let Some(overload) = &view.upstream(upstream).state().overload else { return Ok(()) };
@@ -114,7 +114,7 @@ impl RequestContext {
                 {
                     fair.count_above();
                 }
-                return Err(self.refuse_overloaded(LocalError::UpstreamOverloaded, within, parts));
+                return Err(self.refuse_overloaded(LocalError::UpstreamOverloaded, within, head));
             }
         }
         Ok(())
@@ -142,13 +142,13 @@ impl RequestContext {
         &self,
         error: fn(u8) -> LocalError,
         within: u64,
-        parts: &RequestHead,
+        head: &RequestHead,
     ) -> LocalResponse {
         // Clients that are told different times do not come back together.
-        let seconds = 1 + self.connection().worker.number() % (within + 1);
+        let seconds = 1 + self.connection().worker.random_u64() % (within + 1);
         let error = error(u8::try_from(seconds).unwrap_or(u8::MAX));
         self.refused(error.reason(), Some(error.detail()));
-        let response = error.response_to(parts, self.id());
+        let response = error.response_to(head, self.id());
         self.log_failure(response.status, error.detail());
         response
     }

@@ -18,11 +18,11 @@ use sluicegate_config::Config;
 use sluicegate_wire::RequestHead;
 
 impl RequestContext {
-    /// Begins the record. `parts` is the head of the request, if it could be parsed.
-    pub(super) fn begin_record(&self, snapshot: &Snapshot, parts: Option<&RequestHead>) {
+    /// Begins the record. `head` is that of the request, if it could be parsed.
+    pub(super) fn begin_record(&self, snapshot: &Snapshot, head: Option<&RequestHead>) {
         let log = self.ending.access_log.as_ref();
         let peer = self.connection().peer_ip();
-        let Some(parts) = parts else {
+        let Some(head) = head else {
             if log.is_some() {
                 self.exchange.begin_record(Record::unread(peer, self.connection().scheme()));
             }
@@ -31,14 +31,14 @@ impl RequestContext {
         if log.is_none() && self.ending.spans.is_none() {
             return;
         }
-        let trace = self.trace(snapshot, &parts.headers);
+        let trace = self.trace(snapshot, &head.headers);
         let spans = self.ending.spans.is_some() && trace.is_some_and(|trace| trace.is_sampled());
         if log.is_none() && !spans {
             return;
         }
         let fields = log.map(|log| &log.config().fields[..]).unwrap_or_default();
-        let record = Record::new(fields, parts, self.client, peer, self.request(parts).scheme());
-        self.exchange.begin_record(if spans { record.with_span(parts) } else { record });
+        let record = Record::new(fields, head, self.client, peer, self.request(head).scheme());
+        self.exchange.begin_record(if spans { record.with_span(head) } else { record });
     }
 
     fn note(&self, note: impl FnOnce(&mut Record)) {
@@ -46,9 +46,9 @@ impl RequestContext {
     }
 
     /// Notes that the request is rejected before its limits are evaluated.
-    pub fn set_rejected(&mut self, snapshot: &Snapshot, reject: &EarlyReject, parts: &RequestHead) {
+    pub fn set_rejected(&mut self, snapshot: &Snapshot, reject: &EarlyReject, head: &RequestHead) {
         if let Some(route) = reject.route() {
-            self.set_route(snapshot, route, parts, &Identity::default());
+            self.set_route(snapshot, route, head, &Identity::default());
         }
         self.note(|record| record.outcome = Some(reject.outcome()));
         if let Some(error) = reject.error() {
@@ -68,8 +68,8 @@ impl RequestContext {
     }
 
     /// Notes the route and the identity of the sender.
-    pub fn set_matched(&mut self, snapshot: &Snapshot, matched: &Matched<'_>, parts: &RequestHead) {
-        self.set_route(snapshot, matched.route_index, parts, &matched.identity);
+    pub fn set_matched(&mut self, snapshot: &Snapshot, matched: &Matched<'_>, head: &RequestHead) {
+        self.set_route(snapshot, matched.route_index, head, &matched.identity);
         if let Some(consumers) = &self.ending.consumers {
             self.seat = matched.identity.consumer().map(|name| consumers.enter(name));
         }
@@ -141,7 +141,7 @@ impl RequestContext {
             spans.push(span(&record, &end, &trace));
         }
         let Some(log) = &self.ending.access_log else { return };
-        log.write(&record, &end, worker.number());
+        log.write(&record, &end, worker.random_u64());
         if self.ending.is_replaced() {
             log.flush(); // the worker only flushes the log of the configuration in force
         }

@@ -14,13 +14,13 @@ use sluicegate_wire::RequestHead;
 
 impl RequestContext {
     /// Adopts the request id of a trusted proxy, and begins the log record.
-    pub(super) fn adopt_forwarded(&self, snapshot: &Snapshot, parts: &RequestHead) {
+    pub(super) fn adopt_forwarded(&self, snapshot: &Snapshot, head: &RequestHead) {
         if self.trusts_peer
-            && let Some(id) = parts.headers.get("x-request-id").and_then(RequestId::told)
+            && let Some(id) = head.headers.get("x-request-id").and_then(RequestId::told)
         {
             self.exchange.adopt_id(id);
         }
-        self.begin_record(snapshot, Some(parts));
+        self.begin_record(snapshot, Some(head));
     }
 
     /// Notes the route, and renders the response header rules, which may depend on the identity of the sender.
@@ -28,14 +28,14 @@ impl RequestContext {
         &mut self,
         snapshot: &Snapshot,
         route: usize,
-        parts: &RequestHead,
+        head: &RequestHead,
         identity: &Identity<'_>,
     ) {
         self.route = Some(route);
         self.start_timeout(snapshot, route);
         let changes = snapshot.answer_headers(self.route);
         if !changes.is_empty() {
-            self.answer_values = render(changes, &self.facts(snapshot, route, parts, identity));
+            self.answer_values = render(changes, &self.facts(snapshot, route, head, identity));
         }
     }
 
@@ -51,13 +51,13 @@ impl RequestContext {
     pub fn rewrite(
         &mut self,
         snapshot: &Snapshot,
-        parts: &RequestHead,
+        head: &RequestHead,
         identity: &Identity<'_>,
     ) -> Result<Option<PathAndQuery>, Unwritable> {
-        self.trace(snapshot, &parts.headers); // before hop-by-hop headers are removed
+        self.trace(snapshot, &head.headers); // before hop-by-hop headers are removed
         let Some(route) = self.route else { return Ok(None) };
         let rules = &snapshot.config.routes[route].shape;
-        let facts = self.facts(snapshot, route, parts, identity);
+        let facts = self.facts(snapshot, route, head, identity);
         let target = rewrite::target(&rules.path, &facts);
         self.request_values = render(&rules.request, &facts);
         target
@@ -68,10 +68,10 @@ impl RequestContext {
         &self,
         snapshot: &Snapshot,
         (route, to): (usize, &UriTemplate),
-        parts: &RequestHead,
+        head: &RequestHead,
         identity: &Identity<'_>,
     ) -> Vec<u8> {
-        rewrite::location(to, &self.facts(snapshot, route, parts, identity))
+        rewrite::location(to, &self.facts(snapshot, route, head, identity))
     }
 
     /// Applies the request header rules of the route and sets the trace context. Called after hop-by-hop headers are
@@ -91,7 +91,7 @@ impl RequestContext {
     pub(super) fn trace(&self, snapshot: &Snapshot, headers: &Headers) -> Option<Trace> {
         *self.trace.get_or_init(|| {
             let config = &snapshot.config.trace;
-            Trace::of(config, headers, self.trusts_peer, || self.connection().worker.number())
+            Trace::of(config, headers, self.trusts_peer, || self.connection().worker.random_u64())
         })
     }
 

@@ -91,7 +91,7 @@ async fn serve_one(
     }
     let sent = {
         let mut writer = Writer::new(socket, terms, response);
-        let sent = poll_fn(|context| writer.poll(context)).await;
+        let sent = poll_fn(|cx| writer.poll(cx)).await;
         writer.end(sent)
     };
     match sent {
@@ -142,7 +142,7 @@ async fn drain(socket: &Socket) -> bool {
     socket.set_timeout(timeouts::DRAIN);
     tokio::select! {
         biased;
-        ended = poll_fn(|context| socket.poll_drain(context)) => ended,
+        ended = poll_fn(|cx| socket.poll_drain(cx)) => ended,
         () = socket.connection.deadline.until(Deadline::socket_passed) => false,
     }
 }

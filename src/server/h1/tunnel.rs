@@ -44,7 +44,7 @@ pub(super) async fn run(socket: &Socket, response: Response) {
     };
     let down = async {
         let read = async || match received.is_empty() {
-            true => poll_fn(|context| buffers.poll_read(&mut reader, context, READ_SIZE)).await,
+            true => poll_fn(|cx| buffers.poll_read(&mut reader, cx, READ_SIZE)).await,
             false => Ok(std::mem::take(&mut received)),
         };
         let written = |length| {

@@ -121,15 +121,15 @@ impl<'a> Writer<'a> {
     }
 
     /// Sends the response.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let deadline = &self.socket.connection.deadline;
         loop {
-            let needs_body = self.fill(context);
-            match self.poll_write(context) {
+            let needs_body = self.fill(cx);
+            match self.poll_write(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
-                    deadline.set_waker(context);
+                    deadline.set_waker(cx);
                     let worker = &self.socket.connection.worker;
                     let is_slow =
                         self.send_rate.begin_wait(worker.deadlines.now(), worker.client().min_send_rate);
@@ -141,9 +141,9 @@ impl<'a> Writer<'a> {
                         arm_write_timeout(self.socket);
                     }
                     if let Some(body) = &mut self.body {
-                        body.poll_upload(context);
+                        body.poll_upload(cx);
                     }
-                    let _ = self.socket.poll_drain(context); // the client may have to send its request body first
+                    let _ = self.socket.poll_drain(cx); // the client may have to send its request body first
                     return Poll::Pending;
                 }
             }
@@ -154,22 +154,22 @@ impl<'a> Writer<'a> {
                 return Poll::Ready(Ok(()));
             }
             if needs_body {
-                let _ = self.socket.poll_drain(context);
-                let gone = self.socket.poll_disconnected(context);
+                let _ = self.socket.poll_drain(cx);
+                let gone = self.socket.poll_disconnected(cx);
                 return gone.map(|()| Err(io::ErrorKind::ConnectionReset.into()));
             }
         }
     }
 
     /// Adds what is available of the body to the encoder. Returns whether the next frame has to be waited for.
-    fn fill(&mut self, context: &mut Context<'_>) -> bool {
+    fn fill(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(body) = &mut self.body else { return false };
         let added = match body.take_text() {
             Some(text) => {
                 self.encoder.write_all(&text); // has the announced length
                 Poll::Ready(Ok(()))
             }
-            None => self.encoder.poll_add(Pin::new(&mut *body), context, self.trailers),
+            None => self.encoder.poll_add(Pin::new(&mut *body), cx, self.trailers),
         };
         if let Poll::Ready(Err(error)) = &added {
             self.failed = true;
@@ -184,20 +184,20 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes everything that was added to the encoder.
-    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { socket, encoder, send_rate, blocked, .. } = self;
         if self.body.is_none() && !self.failed && socket.ends.get() {
             socket.hold_back();
         }
         ready!(encoder.poll_write(|slices| {
-            let written = ready!(Pin::new(&mut *socket).poll_write_vectored(context, slices))?;
+            let written = ready!(Pin::new(&mut *socket).poll_write_vectored(cx, slices))?;
             send_rate.add(written, socket.connection.worker.deadlines.now());
             if *blocked {
                 arm_write_timeout(socket);
             }
             Poll::Ready(Ok(written))
         }))?;
-        Pin::new(socket).poll_flush(context)
+        Pin::new(socket).poll_flush(cx)
     }
 }
 

@@ -33,9 +33,9 @@ pub(super) async fn serve(next: Rc<NextRequest>) -> Infallible {
         {
             let mut answering =
                 pin!(answer(&services, &connection, &deadline, &session, key, (head, is_head), body));
-            poll_fn(|context| {
-                deadline.set_waker(context);
-                match answering.as_mut().poll(context) {
+            poll_fn(|cx| {
+                deadline.set_waker(cx);
+                match answering.as_mut().poll(cx) {
                     Poll::Pending if deadline.socket_passed() => Poll::Ready(()),
                     polled => polled,
                 }
@@ -60,11 +60,11 @@ async fn answer(
         Ok(mut head) => {
             let mut body = Some(body);
             let mut serving = pin!(pipeline::serve(services, connection, deadline, &mut head, &mut body));
-            poll_fn(|context| {
+            poll_fn(|cx| {
                 if !session.borrow_mut().can_proceed(key) {
                     return Poll::Pending;
                 }
-                let polled = serving.as_mut().poll(context);
+                let polled = serving.as_mut().poll(cx);
                 for (status, headers) in connection.take_interims().into_iter().flatten() {
                     session.borrow_mut().send_interim(key, status, &headers);
                 }
@@ -75,7 +75,7 @@ async fn answer(
         Err(error) => pipeline::refuse(services, connection, deadline, error),
     };
     if let Some(mut sending) = send_head(connection, session, key, is_head, response) {
-        poll_fn(|context| sending.poll(context)).await;
+        poll_fn(|cx| sending.poll(cx)).await;
     }
 }
 
@@ -129,7 +129,7 @@ struct BodyWriter<'s> {
 
 impl BodyWriter<'_> {
     /// Sends what is available. Ready when the body has ended or the stream is closed.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.send_text() {
             return Poll::Ready(());
         }
@@ -143,7 +143,7 @@ impl BodyWriter<'_> {
                     if self.send_rate.begin_wait(now, self.worker.client().min_send_rate) {
                         return Poll::Ready(()); // the stream is reset, because it has not ended
                     }
-                    self.body.poll_upload(context);
+                    self.body.poll_upload(cx);
                     return Poll::Pending;
                 }
                 let piece = data.split_to(room.min(data.len()));
@@ -158,14 +158,14 @@ impl BodyWriter<'_> {
                 }
                 if session.yield_turn(self.key) {
                     drop(session);
-                    self.body.poll_upload(context);
+                    self.body.poll_upload(cx);
                     return Poll::Pending;
                 }
                 if !is_sent {
                     continue;
                 }
             }
-            match Pin::new(&mut self.body).poll_frame(context) {
+            match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => {
                         let last = self.body.is_end_stream();

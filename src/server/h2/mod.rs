@@ -59,18 +59,13 @@ pub(super) async fn serve(
         keepalive: Keepalive::new(connection),
         shutdown: GracefulShutdown::default(),
     };
-    poll_fn(|context| {
-        task.enter(context);
-        let polled = task.poll(context);
+    poll_fn(|cx| {
+        task.enter(cx);
+        let polled = task.poll(cx);
         match polled {
             Poll::Ready(end) => {
                 connection.log_close(end);
-                task.socket.poll_end(
-                    context,
-                    &mut session.borrow_mut(),
-                    end,
-                    &services.process.metrics.aborts,
-                );
+                task.socket.poll_end(cx, &mut session.borrow_mut(), end, &services.process.metrics.aborts);
             }
             Poll::Pending => task.exit(),
         }
@@ -116,7 +111,7 @@ impl Task<'_> {
     }
 
     /// Reads, polls requests and writes until nothing more can be done.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         let mut reads = 0;
         loop {
             self.requests.poll();
@@ -129,7 +124,7 @@ impl Task<'_> {
             // responses is not read from.
             let was_full = self.session.borrow().is_full();
             if !was_full && reads < READS {
-                match self.poll_read(context) {
+                match self.poll_read(cx) {
                     Poll::Ready(Ok(())) => {
                         reads += 1;
                         self.handle_abort();
@@ -145,7 +140,7 @@ impl Task<'_> {
             if self.wake_blocked() {
                 continue;
             }
-            let flushed = self.socket.poll_flush(context, &mut self.session.borrow_mut());
+            let flushed = self.socket.poll_flush(cx, &mut self.session.borrow_mut());
             if let Poll::Ready(Err(end)) = flushed {
                 return Poll::Ready(end);
             }
@@ -162,15 +157,15 @@ impl Task<'_> {
                 }
             }
             if reads == READS {
-                context.waker().wake_by_ref();
+                cx.waker().wake_by_ref();
             }
             return self.shutdown.poll(self.connection).map(|()| End::Done);
         }
     }
 
-    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), End>> {
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
         let Self { services, connection, session, socket, requests, .. } = self;
-        socket.poll_read(context, session, |event| match event {
+        socket.poll_read(cx, session, |event| match event {
             Event::Reset(slot) => requests.end(slot),
             Event::Request { key, head, ended, is_head } => {
                 let (head, length) = match head {

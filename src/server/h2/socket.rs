@@ -78,19 +78,19 @@ impl Socket {
     /// Reads once and handles the complete frames. Their events are passed to `on_event`.
     pub(super) fn poll_read(
         &mut self,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         session: &RefCell<Session>,
         mut on_event: impl FnMut(Event),
     ) -> Poll<Result<(), End>> {
         if !self.prefix.is_empty() {
             let prefix = std::mem::take(&mut self.prefix);
-            return Poll::Ready(self.received(&prefix, context, session, &mut on_event));
+            return Poll::Ready(self.received(&prefix, cx, session, &mut on_event));
         }
         let connection = Rc::clone(&self.connection);
         let buffers = &connection.worker.buffers;
         let mut buffer = buffers.take_read_buffer();
         let mut read = ReadBuf::new(&mut buffer);
-        let result = match Pin::new(&mut self.stream).poll_read(context, &mut read) {
+        let result = match Pin::new(&mut self.stream).poll_read(cx, &mut read) {
             Poll::Pending => {
                 match self.frame_deadline.is_some_and(|by| connection.worker.deadlines.now() >= by) {
                     true => Poll::Ready(Err(End::Aborted(AbortReason::Slow))),
@@ -99,7 +99,7 @@ impl Socket {
             }
             Poll::Ready(Err(_)) => Poll::Ready(Err(End::Gone)),
             Poll::Ready(Ok(())) if read.filled().is_empty() => Poll::Ready(Err(End::Gone)),
-            Poll::Ready(Ok(())) => Poll::Ready(self.received(read.filled(), context, session, &mut on_event)),
+            Poll::Ready(Ok(())) => Poll::Ready(self.received(read.filled(), cx, session, &mut on_event)),
         };
         buffers.return_read_buffer(buffer);
         result
@@ -152,27 +152,27 @@ impl Socket {
     /// Sends the send buffer of the session.
     pub(super) fn poll_flush(
         &mut self,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         session: &mut Session,
     ) -> Poll<Result<(), End>> {
         while session.unsent() > 0 {
-            let written = Pin::new(&mut self.stream).poll_write(context, session.output());
+            let written = Pin::new(&mut self.stream).poll_write(cx, session.output());
             match written {
                 Poll::Ready(Ok(written)) if written > 0 => {
                     session.advance(written);
                     self.write_deadline = None;
                 }
                 Poll::Ready(_) => return Poll::Ready(Err(End::Gone)),
-                Poll::Pending => return self.wait_for_room(context),
+                Poll::Pending => return self.wait_for_room(cx),
             }
         }
-        match Pin::new(&mut self.stream).poll_flush(context) {
+        match Pin::new(&mut self.stream).poll_flush(cx) {
             Poll::Ready(Ok(())) => {
                 self.write_deadline = None;
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(_)) => Poll::Ready(Err(End::Gone)),
-            Poll::Pending => self.wait_for_room(context),
+            Poll::Pending => self.wait_for_room(cx),
         }
     }
 
@@ -197,7 +197,7 @@ impl Socket {
     /// Ends the connection: sends GOAWAY, if there is room for it, and closes our side.
     pub(super) fn poll_end(
         &mut self,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         session: &mut Session,
         end: End,
         aborts: &AbortCounts,
@@ -213,15 +213,15 @@ impl Socket {
             End::GoAway(reason) => session.go_away(reason),
             End::Aborted(_) => session.go_away(Reason::ENHANCE_YOUR_CALM),
         }
-        if self.poll_flush(context, session) != Poll::Ready(Ok(())) {
+        if self.poll_flush(cx, session) != Poll::Ready(Ok(())) {
             return;
         }
-        let _ = Pin::new(&mut self.stream).poll_shutdown(context);
+        let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
         let mut left = MAX_DISCARD;
         let mut buffer = [0; 4 << 10];
         while left > 0 {
             let mut read = ReadBuf::new(&mut buffer);
-            let Poll::Ready(Ok(())) = Pin::new(&mut self.stream).poll_read(context, &mut read) else { break };
+            let Poll::Ready(Ok(())) = Pin::new(&mut self.stream).poll_read(cx, &mut read) else { break };
             if read.filled().is_empty() {
                 break;
             }

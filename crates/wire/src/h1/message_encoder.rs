@@ -94,11 +94,11 @@ impl MessageEncoder {
     pub fn poll_add<B: Body<Data = Bytes>>(
         &mut self,
         mut body: Pin<&mut B>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         trailers: bool,
     ) -> Poll<Result<(), BodyError<B::Error>>> {
         while self.has_room() && !self.is_complete() {
-            match ready!(body.as_mut().poll_frame(context)) {
+            match ready!(body.as_mut().poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => self.write_data(data)?,
                     Err(frame) => self.finish(frame.trailers_ref().filter(|_| trailers))?,

@@ -328,7 +328,7 @@ impl Session {
     pub fn poll_body(
         &mut self,
         key: StreamKey,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Result<BodyFrame, StreamClosed>> {
         let Some(stream) = self.streams.get(key) else {
             return Poll::Ready(Err(StreamClosed));
@@ -343,8 +343,8 @@ impl Session {
             return Poll::Ready(Ok((stream.trailers.take().map(Frame::trailers), true)));
         }
         let expects = std::mem::take(&mut stream.expects_continue);
-        if !stream.reader.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
-            stream.reader = Some(context.waker().clone());
+        if !stream.reader.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            stream.reader = Some(cx.waker().clone());
         }
         if expects {
             self.send_interim(key, StatusCode::CONTINUE, &Headers::default());
