@@ -26,17 +26,16 @@ use sluicegate_wire::h1::{BodyDecoder, Request, ResponseTerms};
 /// A request and its response are boxed: an idle connection does not carry their state, and the memory that one connection
 /// gives back is still in the caches when the next one takes it.
 pub(super) async fn serve(services: &Services, socket: &Rc<Socket>) {
-    let mut request = None;
+    let mut slot = None;
     let reset = loop {
-        let refused = match socket.next(&mut request, || services.view().snapshot.config.max_head).await {
+        let refused = match socket.next(&mut slot, || services.view().snapshot.config.max_head).await {
             Next::End => break false,
             Next::Request => None,
             Next::Refused(error) => error.map(LocalError::from),
         };
-        let request =
-            request.as_mut().filter(|_| refused.is_none()).ok_or(refused.unwrap_or(LocalError::Slow));
+        let request = slot.as_mut().filter(|_| refused.is_none()).ok_or(refused.unwrap_or(LocalError::Slow));
         match boxed_future(|| serve_one(services, socket, request)).await {
-            After::Next => {}
+            After::Next => slot = None, // an idle connection keeps nothing of it
             After::Close => break false,
             After::Reset => break true,
         }
