@@ -271,4 +271,13 @@ macro_rules! shorthand {
         }
     )*};
 }
-pub(super) use {mapping, shorthand};
+
+/// Whether a field of a mapping is given and wrong: it is reported, and not missing.
+macro_rules! is_wrong {
+    ($mapping:expr, $field:ident) => {{
+        let _ = &$mapping.$field; // a name that is no field does not compile
+        $mapping.wrong.contains(&stringify!($field))
+    }};
+}
+
+pub(super) use {is_wrong, mapping, shorthand};

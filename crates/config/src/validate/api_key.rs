@@ -4,11 +4,12 @@ use super::checks::{header_name, value};
 use crate::api_key::{ApiKeyConfig, ApiKeySource, ConsumersConfig};
 use crate::at::{At, Folder};
 use crate::raw::RawApiKey;
+use crate::read::is_wrong;
 use crate::report::Report;
 
 /// Whether the file wants known keys, rightly written or not.
 pub(super) fn has_consumers(raw: Option<&At<RawApiKey>>) -> bool {
-    raw.is_some_and(|raw| raw.value.consumers.is_some() || raw.value.wrong.contains(&"consumers"))
+    raw.is_some_and(|raw| raw.value.consumers.is_some() || is_wrong!(raw.value, consumers))
 }
 
 pub(super) fn api_key(raw: Option<&At<RawApiKey>>, folder: Folder<'_>, report: &mut Report) -> ApiKeyConfig {

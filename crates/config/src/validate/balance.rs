@@ -13,6 +13,7 @@ use super::key;
 use crate::at::At;
 use crate::raw_balance::{RawBalance, RawEjection};
 use crate::raw_upstream::RawUpstream;
+use crate::read::is_wrong;
 use crate::report::{Mistake, Report};
 use crate::route::RouteConfig;
 use crate::scalars::RawCount;
@@ -27,7 +28,7 @@ const MAX_PENDING: usize = 100;
 
 pub(super) fn balance(raw: &RawUpstream, context: Context<'_>, report: &mut Report) -> Option<Balance> {
     let Some(balance) = &raw.balance else {
-        return (!raw.wrong.contains(&"balance")).then_some(Balance::RoundRobin);
+        return (!is_wrong!(raw, balance)).then_some(Balance::RoundRobin);
     };
     match &balance.value {
         RawBalance::Word(text) => {
@@ -55,7 +56,7 @@ pub(super) fn resolve(raw: &RawUpstream, report: &mut Report) -> Option<Duration
 
 pub(super) fn health(raw: &RawUpstream, report: &mut Report) -> Option<Option<HealthConfig>> {
     let Some(health) = &raw.health else {
-        return (!raw.wrong.contains(&"health")).then_some(None);
+        return (!is_wrong!(raw, health)).then_some(None);
     };
     let raw = &health.value;
     if raw.path.is_none() {
@@ -110,7 +111,7 @@ pub(super) fn ejection(raw: &RawUpstream, report: &mut Report) -> Option<Option<
         status: Vec::new(),
     };
     let Some(ejection) = &raw.ejection else {
-        return (!raw.wrong.contains(&"ejection")).then_some(Some(usual));
+        return (!is_wrong!(raw, ejection)).then_some(Some(usual));
     };
     let RawEjection::Fields(raw) = &ejection.value else { return Some(None) };
     let failures = count(raw.failures.as_ref(), "failures", usual.failures, 1..=1_000, report);
@@ -136,7 +137,7 @@ pub(super) fn ejection(raw: &RawUpstream, report: &mut Report) -> Option<Option<
 pub(super) fn retries(raw: &RawUpstream, report: &mut Report) -> Option<RetryConfig> {
     let usual = RetryConfig { attempts: 1, budget: 20, all_methods: false };
     let Some(retries) = &raw.retries else {
-        return (!raw.wrong.contains(&"retries")).then_some(usual);
+        return (!is_wrong!(raw, retries)).then_some(usual);
     };
     let raw = &retries.value.0;
     let attempts = count(raw.attempts.as_ref(), "attempts", usual.attempts, 0..=10, report);
@@ -150,7 +151,7 @@ pub(super) fn circuit(raw: &RawUpstream, report: &mut Report) -> Option<(Option<
     let most = 1..=1_000_000;
     let max = raw.max_connections.as_ref().map(|n| in_range(n, most, "max_connections", report));
     let pending = raw.max_pending.as_ref().map(|n| (n.at, in_range(n, 0..=1_000_000, "max_pending", report)));
-    let is_bounded = raw.max_connections.is_some() || raw.wrong.contains(&"max_connections");
+    let is_bounded = raw.max_connections.is_some() || is_wrong!(raw, max_connections);
     if let Some(n) = raw.max_pending.as_ref().filter(|_| !is_bounded) {
         let problem = n.problem("`max_pending` means nothing without `max_connections`");
         report.error(problem.help("such as `max_connections: 100`"));

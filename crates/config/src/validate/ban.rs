@@ -7,13 +7,14 @@ use crate::Part;
 use crate::at::At;
 use crate::limit::{LimitConfig, Mode};
 use crate::raw::{RawBanFields, RawLimit};
+use crate::read::is_wrong;
 use crate::report::{Mistake, Report};
 use crate::values;
 
 /// The ban of a limit. `None` if it is wrong, which is reported.
 pub(super) fn ban(raw: &RawLimit, report: &mut Report) -> Option<Option<Ban>> {
     let Some(ban) = &raw.ban else {
-        return (!raw.wrong.contains(&"ban")).then_some(None);
+        return (!is_wrong!(raw, ban)).then_some(None);
     };
     let RawBanFields { at, wrong, after, within, span } = &ban.value.0;
     let count = after.as_ref().map_or(Some(1), |after| in_range(after, 1..=MAX_BAN_AFTER, "after", report));

@@ -14,6 +14,7 @@ use crate::listener::{AdminConfig, AdminToken, ListenerConfig, Role};
 use crate::raw::RawConfig;
 use crate::raw_listen::RawAdmin;
 use crate::raw_listen::RawListener;
+use crate::read::is_wrong;
 use crate::report::{Mistake, Report};
 use crate::scalars::RawCount;
 use crate::upstream::UNIX;
@@ -24,7 +25,7 @@ const CONNECTIONS: u64 = 10_000;
 const MOST_CONNECTIONS: u64 = 10_000_000;
 
 pub(super) fn listeners(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -> Section<ListenerConfig> {
-    let mut all = Section::new("listener", raw.wrong.contains(&"listen"));
+    let mut all = Section::new("listener", is_wrong!(raw, listen));
     let Some(listen) = &raw.listen else {
         missing(raw.at, "the file", ("listen", "[0.0.0.0:8080]"), &raw.wrong, report);
         return all;
@@ -179,7 +180,7 @@ pub(super) fn admin(
     if token.is_empty()
         && !reads_need_token
         && !address.ip().to_canonical().is_loopback()
-        && !raw.wrong.contains(&"token")
+        && !is_wrong!(raw, token)
     {
         report.warning(
             text.problem("admin is reachable from other machines, without a token")

@@ -15,6 +15,7 @@ use crate::identity_rate::{BoundedRate, IdentityRate, RateSource};
 use crate::limit::LimitConfig;
 use crate::raw::RawPlan;
 use crate::raw::{RawLimit, RawPlanFields};
+use crate::read::is_wrong;
 use crate::report::Report;
 use crate::values;
 
@@ -28,7 +29,7 @@ pub(super) fn with_default(raw: &RawLimit, report: &mut Report) -> Option<RawLim
     let timed = raw.algorithm.as_ref().is_none_or(|algorithm| algorithm.value != "concurrency");
     let Some(rate) = raw.rate.as_ref().filter(|rate| timed && is_source(&rate.value)) else {
         let stray = [("max_rate", &raw.max_rate), ("default_rate", &raw.default_rate)];
-        for (field, text) in stray.into_iter().filter(|_| timed && !raw.wrong.contains(&"rate")) {
+        for (field, text) in stray.into_iter().filter(|_| timed && !is_wrong!(raw, rate)) {
             if let Some(text) = text {
                 report.error(
                     text.problem(format!("`{field}` means nothing for a rate that is in the file"))

@@ -9,6 +9,7 @@ use super::http_url::{Words, ca_needs_tls, http_url};
 use crate::at::{At, Folder};
 use crate::jwt::{JwksUrl, JwtConfig, JwtKeys};
 use crate::raw_jwt::{RawJwks, RawJwt};
+use crate::read::is_wrong;
 use crate::read::{Named, OneOrMany};
 use crate::report::{Place, Problem, Report};
 use crate::scalars::RawSecret;
@@ -66,7 +67,7 @@ pub(super) fn jwt(
     });
     let forward = forward(raw.forward.as_ref(), header.as_ref(), report);
     let keys = keys(*at, raw, folder, report);
-    if audience.is_empty() && raw.audience.is_none() && !raw.wrong.contains(&"audience") {
+    if audience.is_empty() && raw.audience.is_none() && !is_wrong!(raw, audience) {
         report.warning(
             Problem::new(*at, "tokens that are meant for other services are accepted here too")
                 .help("name yours: `audience: api`, as the issuer writes it into the claim aud"),

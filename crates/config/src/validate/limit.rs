@@ -23,6 +23,7 @@ use crate::foreign;
 use crate::limit::{LimitConfig, Mode, OnMissing, OnStoreFailure};
 use crate::listener::ClientIpConfig;
 use crate::raw::RawLimit;
+use crate::read::is_wrong;
 use crate::report::{Mistake, Report};
 use crate::route::RouteConfig;
 use crate::sync::SyncMode;
@@ -138,7 +139,7 @@ pub(super) fn limit(
 /// Whether the limit is counted in the store.
 fn shared(raw: &RawLimit, has_store: bool, report: &mut Report) -> Option<bool> {
     let Some(scope) = &raw.scope else {
-        return (!raw.wrong.contains(&"scope")).then_some(has_store);
+        return (!is_wrong!(raw, scope)).then_some(has_store);
     };
     match scope.value.as_str() {
         "local" => Some(false),

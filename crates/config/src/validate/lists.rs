@@ -13,13 +13,14 @@ use crate::raw::RawConfig;
 use crate::raw_lists::RawList;
 use crate::raw_route::RawRoute;
 use crate::read::OneOrMany;
+use crate::read::is_wrong;
 use crate::reference::Reference;
 use crate::report::Report;
 use crate::route::RouteConfig;
 
 /// The lists of the file.
 pub(super) fn lists(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -> Section<ListConfig> {
-    let section = Section::new("list", raw.wrong.contains(&"lists"));
+    let section = Section::new("list", is_wrong!(raw, lists));
     section.read(raw.lists.as_ref(), report, |name, raw, report| {
         let source = match raw {
             RawList::Networks(texts) => {

@@ -51,6 +51,7 @@ use crate::model::{Config, MetricsConfig};
 use crate::parsed::Parsed;
 use crate::raw::RawConfig;
 use crate::raw_metrics::RawMetrics;
+use crate::read::is_wrong;
 use crate::report::Report;
 use crate::route::{HeaderFamilies, UpstreamHeaders};
 use crate::store::{RedisConfig, RedisServers};
@@ -71,7 +72,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         |(_, listener): (_, &ListenerConfig)| listener.tls.as_ref().is_some_and(|tls| tls.client.is_some());
     let admin = raw.admin.as_ref().and_then(|admin| edge::admin(&admin.value, &listeners, folder, report));
     let raw_auth = raw.auth.as_ref().map(|auth| &auth.value);
-    let auth_wrong = raw.wrong.contains(&"auth");
+    let auth_wrong = is_wrong!(raw, auth);
     let plans = plans(raw);
     let raw_api_key = raw_auth.and_then(|auth| auth.api_key.as_ref());
     let api_key = api_key::api_key(raw_api_key, folder, report);
@@ -86,19 +87,19 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     let checked = wants("check", raw_check.is_some());
     let tokens = wants("introspection", raw_introspection.is_some());
     let store = raw.store.as_ref().and_then(|store| store::store(store, folder, report));
-    let has_store = raw.store.is_some() || raw.wrong.contains(&"store");
+    let has_store = raw.store.is_some() || is_wrong!(raw, store);
     let rules =
         raw.rules.as_ref().and_then(|raw| rules::rules(raw, folder, (store.as_ref(), has_store), report));
     let lists = lists::lists(raw, folder, report);
     let (client_ip, proxy_files) = client_ip::client_ip(raw.client_ip.as_ref(), folder, &lists, report);
     let access = lists::file_access(raw, &lists, report);
-    let limits = Section::new("limit", raw.wrong.contains(&"limits"));
+    let limits = Section::new("limit", is_wrong!(raw, limits));
     let context = Context {
         lists: &lists,
         store: has_store,
         gateways: store.as_ref().map_or(1, |store| store.gateways),
         consumers: raw_auth.map_or(auth_wrong, |auth| {
-            api_key::has_consumers(auth.api_key.as_ref()) || auth.wrong.contains(&"api_key")
+            api_key::has_consumers(auth.api_key.as_ref()) || is_wrong!(auth, api_key)
         }),
         checked,
         tokens: tokens || wants("jwt", raw_auth.is_some_and(|auth| auth.jwt.is_some())),
@@ -107,7 +108,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     let limits = limits
         .read(raw.limits.as_ref(), report, |name, raw, report| limit::limit(name, raw, context, report));
     let request_head = raw.max_head.as_ref().and_then(|text| max_head(text, report)).unwrap_or(MAX_HEAD);
-    let upstreams = Section::new("upstream", raw.wrong.contains(&"upstreams"));
+    let upstreams = Section::new("upstream", is_wrong!(raw, upstreams));
     let upstreams = upstreams.read(raw.upstreams.as_ref(), report, |name, raw, report| {
         upstream::upstream(name, raw, (folder, context), request_head, report)
     });

@@ -11,6 +11,7 @@ use crate::at::{At, Folder};
 use crate::outside::{CheckCacheConfig, CheckConfig, IntrospectionConfig, OnFailure, ServiceConfig};
 use crate::raw_outside::{RawCheck, RawCheckCache, RawIntrospection};
 use crate::read::OneOrMany;
+use crate::read::is_wrong;
 use crate::report::{Problem, Report};
 use crate::scalars::RawCount;
 
@@ -181,7 +182,7 @@ pub(super) fn check(
         None => vec![header::AUTHORIZATION, header::COOKIE],
     };
     let cache = raw.cache.as_ref().map(|cache| self::cache(cache, &headers, report));
-    if raw.cache.is_none() && !raw.wrong.contains(&"cache") {
+    if raw.cache.is_none() && !is_wrong!(raw, cache) {
         let stale = raw.on_failure.as_ref().filter(|text| text.value == "stale");
         for text in stale.into_iter().chain(&raw.stale) {
             report.error(

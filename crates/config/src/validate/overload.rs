@@ -10,6 +10,7 @@ use crate::at::At;
 use crate::overload::{OverloadConfig, OwnOverloadConfig, PrioritiesConfig};
 use crate::raw_overload::{RawOverload, RawOwnOverload, RawPriorities};
 use crate::read::Named;
+use crate::read::is_wrong;
 use crate::report::{Mistake, Problem, Report};
 use crate::values;
 use sluicegate_overload::Priority;
@@ -66,7 +67,7 @@ pub(super) fn priorities(
     }
     let forward = raw.forward.as_ref();
     if let Some(forward) =
-        forward.filter(|forward| forward.value && raw.header.is_none() && !raw.wrong.contains(&"header"))
+        forward.filter(|forward| forward.value && raw.header.is_none() && !is_wrong!(raw, header))
     {
         let problem = Problem::new(forward.at, "`forward` needs `header`");
         report.error(problem.help("such as `header: X-Priority`"));

@@ -11,6 +11,7 @@ use crate::limit::When;
 use crate::raw::RawPlan;
 use crate::raw::{RawConfig, RawLimit, RawWhen};
 use crate::read::Named;
+use crate::read::is_wrong;
 use crate::report::Report;
 use crate::values::{self, grouped};
 
@@ -22,7 +23,7 @@ pub(super) fn plans(
     report: &mut Report,
 ) -> Option<Vec<(String, Quota)>> {
     let Some(At { value: Named(plans), .. }) = &raw.plans else {
-        return (!raw.wrong.contains(&"plans")).then(Vec::new);
+        return (!is_wrong!(raw, plans)).then(Vec::new);
     };
     let mut valid = Vec::new();
     let mut all = true;
@@ -90,7 +91,7 @@ pub(super) fn candidate(
             }
             special(name, raw, numbers, cost, report).map(Some)
         }
-        None => (!raw.wrong.contains(&"candidate")).then_some(None),
+        None => (!is_wrong!(raw, candidate)).then_some(None),
     }
 }
 

@@ -10,6 +10,7 @@ use super::checks::{in_range, missing, value, word};
 use crate::at::At;
 use crate::calendar::{self, Unit};
 use crate::raw::RawLimit;
+use crate::read::is_wrong;
 use crate::report::{Place, Problem, Report};
 use crate::scalars::RawCount;
 use crate::values::{self, grouped, outside};
@@ -34,7 +35,7 @@ const KINDS: [(&str, Kind); 6] = [
 ];
 
 pub(super) fn quota(name: &At<String>, raw: &RawLimit, report: &mut Report) -> Option<Quota> {
-    if raw.wrong.contains(&"algorithm") {
+    if is_wrong!(raw, algorithm) {
         return None; // what belongs to it cannot be message
     }
     let kind =
@@ -85,7 +86,7 @@ fn calendar_of(
 ) -> Option<Option<&'static Calendar>> {
     let zone = match &raw.zone {
         Some(name) => Some(value(name, report, calendar::zone)?),
-        None if raw.wrong.contains(&"zone") => return None,
+        None if is_wrong!(raw, zone) => return None,
         None => None,
     };
     let (_, unit) = rate?;

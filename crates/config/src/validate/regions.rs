@@ -10,6 +10,7 @@ use crate::at::{At, Folder};
 use crate::limit::LimitConfig;
 use crate::raw_regions::RawRegions;
 use crate::raw_store::{RawHomeRedis, RawRedis};
+use crate::read::is_wrong;
 use crate::regions::{RegionsConfig, WHOLE};
 use crate::report::{Mistake, Place, Problem, Report};
 use crate::store::RedisConfig;
@@ -77,7 +78,7 @@ pub(super) fn regions(
         report.error(problem.help("100% at most: more would admit more than the limits say"));
         return None;
     }
-    if sum < WHOLE.into() && raw.home.is_none() && !raw.wrong.contains(&"home") {
+    if sum < WHOLE.into() && raw.home.is_none() && !is_wrong!(raw, home) {
         let left = f64::from(WHOLE - sum as u32) / 1e4;
         let problem = Problem::new(written.at, format!("no region has the other {left}% of each limit"));
         report.warning(problem.help("name `home`, a store that lends them, or raise the floors"));

@@ -14,6 +14,7 @@ use crate::limit::{LimitConfig, Mode};
 use crate::raw::RawPlan;
 use crate::raw::RawPlanFields;
 use crate::raw_rules::RawRules;
+use crate::read::is_wrong;
 use crate::report::{Mistake, Place, Problem, Report};
 use crate::rules::{RulesConfig, RulesService, RulesSource};
 use crate::scalars::RawCount;
@@ -64,7 +65,7 @@ fn source(
         (raw.token.as_ref().map(|text| text.at), "token"),
         (raw.timeout.as_ref().map(|text| text.at), "timeout"),
     ] {
-        if let Some(at) = given.filter(|_| raw.url.is_none() && !raw.wrong.contains(&"url")) {
+        if let Some(at) = given.filter(|_| raw.url.is_none() && !is_wrong!(raw, url)) {
             report.error(Problem::new(at, format!("`{field}` means nothing without `url`")));
         }
     }
@@ -90,7 +91,7 @@ fn source(
         return Some(RulesSource::Redis(Box::new(store?.clone())));
     }
     let Some(url) = &raw.url else {
-        if !raw.wrong.contains(&"url") {
+        if !is_wrong!(raw, url) {
             missing(at, "`rules`", ("file", "rules.db"), &raw.wrong, report);
         }
         return None;

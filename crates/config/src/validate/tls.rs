@@ -6,6 +6,7 @@ use super::checks::{between, empty, missing, word};
 use crate::at::{At, FileRef, Folder};
 use crate::listener::{CertificateConfig, ClientAuthConfig, MinTls, TlsConfig};
 use crate::raw_listen::{RawCertificate, RawTls};
+use crate::read::is_wrong;
 use crate::report::Report;
 
 /// The longest that a handshake may take when nothing else is said.
@@ -65,7 +66,7 @@ fn client(raw: &RawTls, folder: Folder<'_>, report: &mut Report) -> Option<Clien
     let words = [("required", true), ("optional", false)];
     let required = raw.client_auth.as_ref().map(|text| word(text, "client_auth", &words, report));
     let Some(text) = &raw.client_ca else {
-        if let Some(given) = raw.client_auth.as_ref().filter(|_| !raw.wrong.contains(&"client_ca")) {
+        if let Some(given) = raw.client_auth.as_ref().filter(|_| !is_wrong!(raw, client_ca)) {
             report.error(
                 given
                     .problem("`client_auth` needs `client_ca`")
