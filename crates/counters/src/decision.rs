@@ -7,13 +7,12 @@ use super::ask::{Ask, Verdict};
 use super::ban::{longer, while_banned};
 use super::ban_check::{BanCheck, BanChecks};
 use super::counters::{DividedKey, Reservation};
-use super::holds::{Hold, Holds};
+use super::holds::{Hold, Holds, RemoteHold};
 use super::key_state::KeyState;
 use super::table::CheckResult;
 
-/// The answer of all limits together.
-#[derive(Default)]
-pub struct Decision {
+/// The answer of all limits together. `R` is what stores count of what the request holds: see [`SendDecision`].
+pub struct Decision<R: RemoteHold + ?Sized = dyn RemoteHold> {
     /// A verdict for each limit asked, in the same order.
     pub verdicts: SmallVec<[Verdict; 2]>,
     /// Whether every enforced limit admits the request. Then, and only then, all are charged.
@@ -21,14 +20,38 @@ pub struct Decision {
     /// The time for which the request is to be delayed.
     pub delay: Span,
     /// What the request has to give back when it ends or gives up.
-    pub holds: Holds,
+    pub holds: Holds<R>,
     /// Whether shared limits were decided without their store.
     pub fallen_back: bool,
     /// Whether it was refused because a limit is only decided by its store, and the store failed.
     pub unavailable: bool,
 }
 
-impl Decision {
+/// A decision that other threads can take over, as a request that is served by tasks of a runtime with several threads needs it.
+pub type SendDecision = Decision<dyn RemoteHold + Send>;
+
+impl<R: RemoteHold + ?Sized> Default for Decision<R> {
+    fn default() -> Self {
+        Evaluation::default().into()
+    }
+}
+
+/// What limits say, without what a request then holds.
+#[derive(Default)]
+struct Evaluation {
+    verdicts: SmallVec<[Verdict; 2]>,
+    admitted: bool,
+    delay: Span,
+}
+
+impl<R: RemoteHold + ?Sized> From<Evaluation> for Decision<R> {
+    fn from(Evaluation { verdicts, admitted, delay }: Evaluation) -> Self {
+        let holds = Holds::default();
+        Self { verdicts, admitted, delay, holds, fallen_back: false, unavailable: false }
+    }
+}
+
+impl<R: RemoteHold + ?Sized> Decision<R> {
     /// The decision of a single limit. It is built in place, because a decision is four cache lines long and most of it is
     /// never written.
     #[inline]
@@ -56,6 +79,12 @@ pub fn decide<'a>(asks: &[impl AsRef<Ask<'a>>], queue: bool) -> Decision {
     decide_here(asks, queue, false)
 }
 
+/// Like [`decide`], for limits that no store counts: the decision can be sent to another thread.
+#[inline]
+pub fn decide_send<'a>(asks: &[impl AsRef<Ask<'a>>], queue: bool) -> SendDecision {
+    decide_here(asks, queue, false)
+}
+
 /// Like [`decide`], but every charge is kept in the holds, so that it can be undone, and no ticket is given.
 pub fn decide_for_now<'a>(asks: &[impl AsRef<Ask<'a>>]) -> Decision {
     decide_here(asks, false, true)
@@ -76,7 +105,11 @@ pub fn may_refuse<'a>(asks: &[impl AsRef<Ask<'a>>]) -> bool {
 /// Most requests have one limit, which is decided in one step without lists, unless it bans, delays, has late costs or is
 /// divided among processes.
 #[inline]
-fn decide_here<'a>(asks: &[impl AsRef<Ask<'a>>], queue: bool, keep: bool) -> Decision {
+fn decide_here<'a, R: RemoteHold + ?Sized>(
+    asks: &[impl AsRef<Ask<'a>>],
+    queue: bool,
+    keep: bool,
+) -> Decision<R> {
     if let [ask] = asks
         && let ask = ask.as_ref()
         && ask.share == 1
@@ -108,10 +141,10 @@ fn asks_twice(asks: &[&Ask<'_>]) -> bool {
 /// Decides about limits one after another, because some of them are the same: keys that are counted behind one lock cannot be locked
 /// together. What was charged is refunded if one of them refuses.
 #[cold]
-fn decide_in_turn(asks: &[&Ask<'_>], queue: bool, keep: bool) -> Decision {
+fn decide_in_turn<R: RemoteHold + ?Sized>(asks: &[&Ask<'_>], queue: bool, keep: bool) -> Decision<R> {
     let mut all = Decision { admitted: true, ..Decision::default() };
     for ask in asks {
-        let mut one = decide_together(&[*ask], queue, true);
+        let mut one: Decision<R> = decide_together(&[*ask], queue, true);
         all.admitted &= one.admitted;
         all.delay = all.delay.max(one.delay);
         all.verdicts.append(&mut one.verdicts);
@@ -129,19 +162,19 @@ fn decide_in_turn(asks: &[&Ask<'_>], queue: bool, keep: bool) -> Decision {
 }
 
 /// Locks all keys, checks them all, then charges them all.
-fn decide_together(asks: &[&Ask<'_>], queue: bool, keep: bool) -> Decision {
+fn decide_together<R: RemoteHold + ?Sized>(asks: &[&Ask<'_>], queue: bool, keep: bool) -> Decision<R> {
     if asks.len() > 1 && asks_twice(asks) {
         return decide_in_turn(asks, queue, keep);
     }
     let mut held = lock_keys(asks);
     let mut holds = Holds::default();
     let mut bans = ban_checks(asks, &held);
-    let mut decision = evaluate(asks, &mut held, &mut bans, true, |index, key, delay, receipt| {
+    let evaluated = evaluation(asks, &mut held, &mut bans, true, |index, key, delay, receipt| {
         if let Some(hold) = held_by(asks[index], key, delay, receipt, (queue, keep)) {
             holds.push(hold);
         }
     });
-    decision.holds = holds;
+    let decision = Decision { holds, ..evaluated.into() };
 
     let added: SmallVec<[usize; 2]> =
         held.iter().filter(|(_, key)| key.added()).map(|(index, _)| *index).collect();
@@ -153,13 +186,13 @@ fn decide_together(asks: &[&Ask<'_>], queue: bool, keep: bool) -> Decision {
 }
 
 /// The hold of a charged request; with `keep`, on the charge itself.
-fn held_by(
+fn held_by<R: RemoteHold + ?Sized>(
     ask: &Ask<'_>,
     key: &mut DividedKey<'_>,
     delay: Span,
     receipt: Receipt,
     (queue, keep): (bool, bool),
-) -> Option<Hold> {
+) -> Option<Hold<R>> {
     let reservation = match key.reservation(ask.now, delay, queue && ask.limit.enforced) {
         Reservation::Nothing if keep || ask.limit.late_cost().is_some() => Reservation::Charge,
         Reservation::Nothing => return None,
@@ -215,8 +248,18 @@ pub fn evaluate<'a, K: KeyState>(
     keys: &mut [(usize, K)],
     bans: &mut [BanCheck<'_>],
     may_admit: bool,
-    mut charged: impl FnMut(usize, &mut K, Span, Receipt),
+    charged: impl FnMut(usize, &mut K, Span, Receipt),
 ) -> Decision {
+    evaluation(asks, keys, bans, may_admit, charged).into()
+}
+
+fn evaluation<'a, K: KeyState>(
+    asks: &[impl AsRef<Ask<'a>>],
+    keys: &mut [(usize, K)],
+    bans: &mut [BanCheck<'_>],
+    may_admit: bool,
+    mut charged: impl FnMut(usize, &mut K, Span, Receipt),
+) -> Evaluation {
     let (mut admitted, mut banned, mut delay) = (may_admit, false, Span::ZERO);
     let unknown = Usage { remaining: 0, capacity: 0, reset: Span::ZERO };
     let mut verdicts: SmallVec<[Verdict; 2]> = SmallVec::new();
@@ -259,5 +302,5 @@ pub fn evaluate<'a, K: KeyState>(
         }
     }
     let delay = if admitted { delay } else { Span::ZERO };
-    Decision { verdicts, admitted, delay, ..Decision::default() }
+    Evaluation { verdicts, admitted, delay }
 }

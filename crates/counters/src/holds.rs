@@ -11,12 +11,11 @@ use super::counters::{Counters, Reservation};
 use super::fingerprint::Fingerprint;
 use super::limit::{CountedLimit, LateCost};
 
-/// Everything that a request holds. Dropping it frees the places.
-#[derive(Default)]
-pub struct Holds(Vec<Hold>);
+/// Everything that a request holds. Dropping it frees the places. `R` is what stores count of it.
+pub struct Holds<R: RemoteHold + ?Sized = dyn RemoteHold>(Vec<Hold<R>>);
 
 /// One thing that a request holds of one limit.
-pub struct Hold {
+pub struct Hold<R: RemoteHold + ?Sized = dyn RemoteHold> {
     counters: Arc<Counters>,
     key: Fingerprint,
     cost: u64,
@@ -26,7 +25,7 @@ pub struct Hold {
     /// The nanoseconds by which the clock of the counter is ahead of the clock of this process.
     ahead: i64,
     /// Its part in the store that counts the limit.
-    remote: Option<Box<dyn RemoteHold>>,
+    remote: Option<Box<R>>,
     /// How its late cost is computed.
     settling: Option<Box<Settling>>,
 }
@@ -41,7 +40,7 @@ pub trait RemoteHold {
 }
 
 /// Whoever else has to know what a request cost in the end.
-pub trait SettledCost {
+pub trait SettledCost: Send {
     /// The cost of the request is known.
     fn settled(&self, cost: u64);
 }
@@ -59,32 +58,13 @@ struct Settling {
     told: Option<Box<dyn SettledCost>>,
 }
 
+impl<R: RemoteHold + ?Sized> Default for Holds<R> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
 impl Hold {
-    fn new(
-        counters: &Arc<Counters>,
-        key: Fingerprint,
-        cost: u64,
-        charge: Option<u32>,
-        reservation: Reservation,
-    ) -> Self {
-        let counters = Arc::clone(counters);
-        Self { counters, key, cost, charge, reservation, ahead: 0, remote: None, settling: None }
-    }
-
-    /// What a request holds of a limit of this process; `charge` is the ticket of a charge that may be refunded.
-    pub(super) fn of(
-        ask: &Ask<'_>,
-        key: Fingerprint,
-        cost: u64,
-        charge: Option<u32>,
-        reservation: Reservation,
-    ) -> Self {
-        let [now, at] = [ask.now, ask.at].map(|time| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX));
-        let mut hold = Self::new(&ask.limit.counters, key, cost, charge, reservation);
-        hold.ahead = at - now;
-        hold.settling(ask.limit, ask.base, ask.share)
-    }
-
     /// A charge in a store that may change until the cost of the request is known.
     pub fn charged(
         limit: &CountedLimit,
@@ -121,8 +101,35 @@ impl Hold {
         let queued = limit.counters.enter(key, due).map_or(Reservation::Nothing, Reservation::Queued);
         Self::new(&limit.counters, key, cost, None, queued).with(remote)
     }
+}
 
-    fn with(mut self, remote: Box<dyn RemoteHold>) -> Self {
+impl<R: RemoteHold + ?Sized> Hold<R> {
+    fn new(
+        counters: &Arc<Counters>,
+        key: Fingerprint,
+        cost: u64,
+        charge: Option<u32>,
+        reservation: Reservation,
+    ) -> Self {
+        let counters = Arc::clone(counters);
+        Self { counters, key, cost, charge, reservation, ahead: 0, remote: None, settling: None }
+    }
+
+    /// What a request holds of a limit of this process; `charge` is the ticket of a charge that may be refunded.
+    pub(super) fn of(
+        ask: &Ask<'_>,
+        key: Fingerprint,
+        cost: u64,
+        charge: Option<u32>,
+        reservation: Reservation,
+    ) -> Self {
+        let [now, at] = [ask.now, ask.at].map(|time| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX));
+        let mut hold = Self::new(&ask.limit.counters, key, cost, charge, reservation);
+        hold.ahead = at - now;
+        hold.settling(ask.limit, ask.base, ask.share)
+    }
+
+    fn with(mut self, remote: Box<R>) -> Self {
         self.remote = Some(remote);
         self
     }
@@ -189,9 +196,9 @@ impl Hold {
     }
 }
 
-impl Holds {
+impl<R: RemoteHold + ?Sized> Holds<R> {
     /// Adds one.
-    pub fn push(&mut self, hold: Hold) {
+    pub fn push(&mut self, hold: Hold<R>) {
         self.0.push(hold);
     }
 
@@ -202,7 +209,7 @@ impl Holds {
 
     /// Tells what the request cost in the end, if this limit learns it late.
     pub fn tell(&mut self, limit: &CountedLimit, told: Box<dyn SettledCost>) {
-        let is_of = |hold: &&mut Hold| Arc::ptr_eq(&hold.counters, &limit.counters);
+        let is_of = |hold: &&mut Hold<R>| Arc::ptr_eq(&hold.counters, &limit.counters);
         if let Some(settling) = self.0.iter_mut().find(is_of).and_then(|hold| hold.settling.as_mut()) {
             settling.told = Some(told);
         }
@@ -295,7 +302,7 @@ impl Holds {
     }
 }
 
-impl Drop for Hold {
+impl<R: RemoteHold + ?Sized> Drop for Hold<R> {
     fn drop(&mut self) {
         match self.reservation {
             Reservation::Place => self.counters.free(self.key, self.cost),

@@ -46,7 +46,10 @@ pub use ask::{Ask, Verdict};
 pub use ban::{Bans, RemoteBan, while_banned};
 pub use ban_check::{BanCheck, BanChecks};
 pub use counters::{Counters, LeaseCounts};
-pub use decision::{Decision, decide, decide_for_now, decide_reserving, evaluate, may_refuse, refuse};
+pub use decision::{
+    Decision, SendDecision, decide, decide_for_now, decide_reserving, decide_send, evaluate, may_refuse,
+    refuse,
+};
 pub use fingerprint::{Fingerprint, KeySecret, KeyText};
 pub use holds::{Hold, Holds, RemoteHold, SettledCost};
 pub use key_state::KeyState;

@@ -9,7 +9,7 @@ use sluicegate_limiter::{
 };
 
 use super::fixture::limit;
-use super::{Ask, Bans, CostKind, CountedLimit, Decision, LateCost, decide, decide_for_now};
+use super::{Ask, Bans, CostKind, CountedLimit, Decision, LateCost, decide, decide_for_now, decide_send};
 use crate::Fingerprint;
 use crate::RemoteState;
 
@@ -43,6 +43,17 @@ fn ask(limit: &Arc<CountedLimit>, n: u64) -> Ask<'_> {
 
 fn one(limit: &Arc<CountedLimit>, n: u64, now: Time) -> Decision {
     decide(&[Ask::new(limit, key(n), 1, now)], false)
+}
+
+/// A decision about limits of this process may go to another thread with all that it holds.
+#[test]
+fn a_decision_can_be_sent_to_another_thread() {
+    let places = limit(Quota::Concurrency(Concurrency::new(1).unwrap(), 1), 100, 0);
+    let ask = || decide_send(&[ask(&places, 1)], false);
+    let held = ask();
+    assert!(held.admitted && !ask().admitted);
+    std::thread::spawn(move || drop(held)).join().unwrap();
+    assert!(ask().admitted, "the other thread has freed the place");
 }
 
 /// A request may ask one limit twice, about one key or two: it takes from both or from neither, and blocks nobody.
