@@ -18,11 +18,11 @@ enum Paid {
 /// asked, or knows that it refuses.
 #[inline]
 pub fn decide_leased<'a>(store: &Rc<Store>, asks: &[impl AsRef<Ask<'a>>], now: Time) -> Option<Decision> {
-    let asks: SmallVec<[&Ask<'a>; 2]> = asks.iter().map(AsRef::as_ref).collect();
-    let asks = &asks[..];
     if !is_leased(asks) {
         return None;
     }
+    let asks: SmallVec<[&Ask<'a>; 2]> = asks.iter().map(AsRef::as_ref).collect();
+    let asks = &asks[..];
     let mut paid: SmallVec<[Option<Paid>; 2]> = SmallVec::new();
     for &ask in asks {
         if ask.limit.shared.is_none() {

@@ -13,9 +13,6 @@ use smallvec::SmallVec;
 
 use super::leased;
 
-/// How often a request is decided again without the store because calls for its keys have ended meanwhile.
-const MOST_ROUNDS: usize = 8;
-
 /// Decides a request at `now`. It takes no longer than the timeout of the store and never fails: without the store, the
 /// policy `on_store_failure` of each limit applies.
 pub fn decide(store: &Rc<Store>, asks: &mut [&mut Ask<'_>], now: Time) -> impl Future<Output = Decision> {
@@ -203,15 +200,6 @@ fn together(asks: &[&mut Ask<'_>], local: Decision, shared: Decision) -> Decisio
     Decision { verdicts, admitted, delay, holds, fallen_back: false, unavailable: false }
 }
 
-/// Prepares the asks of shared limits for a decision without the store. Returns the costs of calls in flight that it considers.
-fn divide(store: &Store, asks: &mut [&mut Ask<'_>], now: Time) -> u64 {
-    let shared = asks.iter_mut().filter(|ask| is_shared(ask));
-    shared.fold(0, |costs, ask| {
-        store.divide(ask, now);
-        costs + u64::from(ask.in_flight)
-    })
-}
-
 /// Decides without the store. Limits with the policy `local` continue from the last state that the store reported, and
 /// each request is charged once for every live process, so that together they stay within the limit.
 fn decide_without(store: &Rc<Store>, asks: &mut [&mut Ask<'_>], now: Time) -> Decision {
@@ -221,28 +209,11 @@ fn decide_without(store: &Rc<Store>, asks: &mut [&mut Ask<'_>], now: Time) -> De
         let verdicts = asks.iter().map(|ask| Verdict::not_asked(ask)).collect();
         return Decision { verdicts, fallen_back: true, unavailable: true, ..Decision::default() };
     }
+    asks.iter_mut().filter(|ask| is_shared(ask)).for_each(|ask| store.divide(ask, now));
     let counted = |ask: &Ask<'_>| policy(ask).is_none_or(|policy| policy == StoreFailurePolicy::Local);
-    let decide = |asks: &[&mut Ask<'_>]| {
-        let here: SmallVec<[&Ask<'_>; 2]> =
-            asks.iter().map(|ask| &**ask).filter(|ask| counted(ask)).collect();
-        let for_now = here.iter().any(|ask| ask.for_now);
-        if for_now { decide_for_now(&here) } else { sluicegate_counters::decide(&here, true) }
-    };
-    let mut in_flight = divide(store, asks, now);
-    let mut decision = decide(asks);
-    // A call that was in flight when its cost was read may have ended since, and its request may have been charged here: its cost
-    // would count twice. A limit that counts refusals has counted this one already.
-    for _ in 0..MOST_ROUNDS {
-        if decision.admitted || in_flight == 0 || asks.iter().any(|ask| ask.limit.counts_refusals()) {
-            break;
-        }
-        let before = std::mem::replace(&mut in_flight, divide(store, asks, now));
-        if in_flight >= before {
-            break;
-        }
-        decision = decide(asks);
-    }
     let here: SmallVec<[&Ask<'_>; 2]> = asks.iter().map(|ask| &**ask).filter(|ask| counted(ask)).collect();
+    let for_now = here.iter().any(|ask| ask.for_now);
+    let mut decision = if for_now { decide_for_now(&here) } else { sluicegate_counters::decide(&here, true) };
     if decision.admitted {
         for (ask, verdict) in here.iter().zip(&decision.verdicts) {
             if is_shared(ask) && verdict.answer.is_ok() {

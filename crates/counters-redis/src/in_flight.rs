@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sluicegate_counters::{CountedLimit, Fingerprint};
+use sluicegate_counters::{CallsInFlight, Fingerprint};
 use smallvec::SmallVec;
 
 use super::key_name::StoreKey;
@@ -37,15 +37,16 @@ impl InFlightCosts {
         Call { all: Arc::clone(self), costs }
     }
 
-    /// The costs in flight for a key of a limit.
-    pub(super) fn of(&self, limit: &CountedLimit, key: Fingerprint) -> u64 {
-        let key = (limit.counters.id, key);
-        self.shard(key).get(&key).copied().unwrap_or(0)
-    }
-
     fn shard(&self, key: Key) -> MutexGuard<'_, HashMap<Key, u64>> {
         let shard = &self.0[key.1.get() as usize % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CallsInFlight for InFlightCosts {
+    fn costs(&self, counters: u64, key: Fingerprint) -> u64 {
+        let key = (counters, key);
+        self.shard(key).get(&key).copied().unwrap_or(0)
     }
 }
 
@@ -82,12 +83,13 @@ mod tests {
         let (all, key) = (Arc::new(InFlightCosts::default()), Fingerprint::from_hash(7));
         let store_key = StoreKey { limit: Arc::clone(&limit), key, tag: Tag::of(&KeyText::new()) };
         let call = |cost| all.begin([(&store_key, cost)].into_iter());
+        let costs = |key| all.costs(limit.counters.id, key);
         let (one, two) = (call(3), call(4));
-        assert_eq!((all.of(&limit, key), all.of(&limit, Fingerprint::from_hash(8))), (7, 0));
+        assert_eq!((costs(key), costs(Fingerprint::from_hash(8))), (7, 0));
         drop(one);
-        assert_eq!(all.of(&limit, key), 4);
+        assert_eq!(costs(key), 4);
         drop(two);
-        assert_eq!(all.of(&limit, key), 0);
+        assert_eq!(costs(key), 0);
         assert!(all.0.iter().all(|shard| shard.lock().expect("a lock").is_empty()));
     }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sluicegate_counters::{Ask, Decision};
+use sluicegate_counters::{Ask, CallsInFlight, Decision};
 use sluicegate_limiter::{Span, Time};
 use smallvec::SmallVec;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -141,7 +141,8 @@ impl Store {
     pub fn divide(&self, ask: &mut Ask<'_>, now: Time) {
         ask.at = self.server_of(ask, now).map_or(now, |server| server.earliest);
         ask.share = u16::try_from(self.state.gateways()).unwrap_or(u16::MAX);
-        ask.in_flight = u32::try_from(self.state.in_flight.of(ask.limit, ask.key)).unwrap_or(u32::MAX);
+        let calls: Arc<dyn CallsInFlight> = Arc::clone(&self.state.in_flight) as _;
+        ask.calls = Some(calls);
     }
 
     /// Counts a request that was refused without a call.

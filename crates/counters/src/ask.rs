@@ -25,12 +25,19 @@ pub struct Ask<'a> {
     /// The number of processes that count this limit independently. Each request counts that many times, so that all of them
     /// together stay within the limit.
     pub share: u16,
-    /// The costs for this key in calls of the store that it may still admit.
-    pub in_flight: u32,
+    /// The calls of the store that it may still admit, while this process decides in its place.
+    pub calls: Option<Arc<dyn CallsInFlight>>,
     /// The key in full, for limits that need it.
     pub text: KeyText,
     /// Whether every charge is kept in the holds, so that it can be undone.
     pub for_now: bool,
+}
+
+/// The calls of a store that it has not answered.
+pub trait CallsInFlight: Send + Sync {
+    /// The costs for a key of the limit whose counters have this [`id`](super::Counters::id). It is asked under the lock of the key:
+    /// a request whose call has ended, and that is charged here instead, counts once.
+    fn costs(&self, counters: u64, key: Fingerprint) -> u64;
 }
 
 /// The answer of one limit.
@@ -60,10 +67,15 @@ impl<'a> Ask<'a> {
             now: at,
             at,
             share: 1,
-            in_flight: 0,
+            calls: None,
             text: KeyText::new(),
             for_now: false,
         }
+    }
+
+    /// The costs for the key in calls of the store.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.calls.as_ref().map_or(0, |calls| calls.costs(self.limit.counters.id, self.key))
     }
 
     /// Asks at `now` instead, because the request has waited. The clock of a store is not considered yet.

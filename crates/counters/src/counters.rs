@@ -83,7 +83,7 @@ pub(super) struct DividedKey<'a> {
     queue: Option<&'a Queue>,
     by: u16,
     /// The costs for this key in calls of the store that it may still admit.
-    in_flight: u32,
+    pub(super) in_flight: u64,
 }
 
 /// Evaluates an expression for the first field of any variant.
@@ -226,7 +226,7 @@ impl Counters {
         key: Fingerprint,
         now: Time,
         asked: u64,
-        (by, in_flight): (u16, u32),
+        by: u16,
         own: Option<&Quota>,
     ) -> DividedKey<'_> {
         let locked = convert!(
@@ -238,7 +238,7 @@ impl Counters {
         {
             queue.rescale_key(key, now, |wait| entry.algorithm().carried_wait(old, wait));
         }
-        DividedKey { key: locked, queue: self.queue.as_ref(), by, in_flight }
+        DividedKey { key: locked, queue: self.queue.as_ref(), by, in_flight: 0 }
     }
 
     /// Checks and charges one key where there is no other limit; `None` for algorithms whose requests give something back.
@@ -410,13 +410,13 @@ impl KeyState for DividedKey<'_> {
         let Usage { capacity, remaining, .. } = each!(LockedKey(entry) = &self.key => entry.usage(now));
         if let LockedKey::Concurrency(_) = &self.key {
             let share = (capacity / u64::from(self.by)).max(1);
-            if capacity - remaining + u64::from(self.in_flight) + cost > share && cost <= capacity {
+            if capacity - remaining + self.in_flight + cost > share && cost <= capacity {
                 return Err(Refusal::Busy);
             }
         }
         let wanted = self.counted_cost(now, cost);
         let answer = each!(LockedKey(entry) = &self.key => entry.check(now, wanted));
-        let in_flight = u64::from(self.in_flight) * u64::from(self.by);
+        let in_flight = self.in_flight.saturating_mul(u64::from(self.by));
         match answer {
             // The calls in flight may take the rest; the client can retry soon, when their result is known.
             Ok(_) if in_flight > 0 && wanted.saturating_add(in_flight) > remaining => {

@@ -113,7 +113,7 @@ fn decide_here<'a, R: RemoteHold + ?Sized>(
     if let [ask] = asks
         && let ask = ask.as_ref()
         && ask.share == 1
-        && ask.in_flight == 0
+        && ask.in_flight() == 0
         && ask.limit.bans.is_none()
         && !keep
         && ask.limit.late_cost().is_none()
@@ -226,8 +226,10 @@ fn lock_keys<'a>(asks: &[&'a Ask<'_>]) -> SmallVec<[(usize, DividedKey<'a>); 2]>
     }
     let locked = |index: usize| {
         let ask = asks[index];
-        let by = (ask.share, ask.in_flight);
-        (index, ask.limit.counters.lock_key(ask.key, ask.at, ask.cost, by, ask.limit.own_quota()))
+        let counters = &ask.limit.counters;
+        let mut locked = counters.lock_key(ask.key, ask.at, ask.cost, ask.share, ask.limit.own_quota());
+        locked.in_flight = ask.in_flight();
+        (index, locked)
     };
     order.into_iter().map(locked).collect()
 }

@@ -42,7 +42,7 @@ mod table;
 #[cfg(all(test, not(feature = "model")))]
 mod tests;
 
-pub use ask::{Ask, Verdict};
+pub use ask::{Ask, CallsInFlight, Verdict};
 pub use ban::{Bans, RemoteBan, while_banned};
 pub use ban_check::{BanCheck, BanChecks};
 pub use counters::{Counters, LeaseCounts};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use sluicegate_limiter::{FixedWindow, Quota, Rate, Span, Time};
 
-use super::{Ask, CountedLimit, decide, fixture};
+use super::sync::{AtomicU64, Ordering};
+use super::{Ask, CallsInFlight, CountedLimit, decide, fixture};
 use crate::Fingerprint;
 
 fn limit(count: u64, max_keys: usize, order: u64) -> Arc<CountedLimit> {
@@ -85,5 +86,31 @@ fn a_reload_meets_a_decision() {
         assert!(decide(&[Ask::new(&limit, key(1), 1, NOW)], false).admitted);
         assert!(thread.join().unwrap());
         assert_eq!(limit.counters.usage(key(1), NOW).unwrap().remaining, 1);
+    });
+}
+
+/// Calls of a store that cost one each, all for the same key.
+struct Calls(AtomicU64);
+
+impl CallsInFlight for Calls {
+    fn costs(&self, _counters: u64, _key: Fingerprint) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// The calls of two requests end without an answer at the same time, and both are decided here: there is enough for both, and neither
+/// is counted as a call and as a charge.
+#[test]
+fn two_calls_end_without_an_answer() {
+    loom::model(|| {
+        let (limit, calls) = (limit(2, 10, 0), Arc::new(Calls(AtomicU64::new(2))));
+        let give_up = |limit: &Arc<CountedLimit>, calls: &Arc<Calls>| {
+            calls.0.fetch_sub(1, Ordering::SeqCst);
+            let calls: Arc<dyn CallsInFlight> = Arc::clone(calls) as _;
+            decide(&[Ask { calls: Some(calls), ..Ask::new(limit, key(1), 1, NOW) }], false).admitted
+        };
+        let (other, others) = (Arc::clone(&limit), Arc::clone(&calls));
+        let thread = loom::thread::spawn(move || give_up(&other, &others));
+        assert!(give_up(&limit, &calls) && thread.join().unwrap());
     });
 }
