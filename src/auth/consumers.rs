@@ -11,7 +11,7 @@ use super::read::{Entry, read};
 use crate::file_watch::{Digest, Mistakes, Source, Unusable, Watched, hex, sha256};
 use sluicegate_config::{Config, LimitConfig, Priority, RateSource, nearest};
 
-/// The longest API key that is looked at: a longer one is nobody's.
+/// The longest API key that is looked up, in bytes. A longer one has no owner.
 const MAX_KEY: usize = 4 << 10;
 
 /// All consumers of a file. Immutable; a changed file makes another.

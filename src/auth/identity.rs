@@ -9,14 +9,14 @@ use super::jwt::{TokenError, Verified};
 use crate::incoming::Routed;
 use sluicegate_config::{Priority, RateSource};
 
-/// What is proved of whoever sent a request.
+/// The authenticated identity of the sender of a request; anonymous by default.
 #[derive(Clone, Debug, Default)]
 pub struct Identity<'s> {
-    /// The consumer whose key was sent.
+    /// The consumer whose API key the request has.
     pub key: Option<Consumer<'s>>,
-    /// What its token says, if anything wants to know the user.
+    /// The verified token, if the configuration uses anything of it.
     pub token: Option<Arc<Verified>>,
-    /// What the external check says.
+    /// The answer of the external check.
     pub admission: Option<Arc<Admission>>,
 }
 
@@ -30,7 +30,7 @@ pub struct Identified<'r> {
 }
 
 impl Identity<'_> {
-    /// The name of the consumer: the one that the external check names, or the one whose key was sent.
+    /// The name of the consumer: the one that the external check names, or else the owner of the API key.
     pub fn consumer(&self) -> Option<&str> {
         match self.checked_consumer() {
             Some(named) => Some(named),
@@ -38,13 +38,12 @@ impl Identity<'_> {
         }
     }
 
-    /// The plan that it is on: the one that the external check names, or that of the consumer, or else the one that the
-    /// token names.
+    /// The plan: the one that the external check names, or that of the consumer, or else the one that the token names.
     pub fn plan(&self) -> Option<&str> {
         self.consumer_plan().or_else(|| self.token.as_deref()?.plan())
     }
 
-    /// How important the file of consumers says that the requests of the consumer are.
+    /// The priority that the file of consumers gives to requests of the consumer.
     pub fn priority(&self) -> Option<Priority> {
         let key = self.key.filter(|key| self.checked_consumer().is_none_or(|named| named == key.name))?;
         key.priority
@@ -63,13 +62,13 @@ impl Identity<'_> {
         self.admission.as_ref()?.consumer.as_deref()
     }
 
-    /// A value that the file of consumers has for the consumer.
+    /// A metadata value of the consumer, from the file of consumers.
     pub fn metadata(&self, name: &str) -> Option<&str> {
         let key = self.key.filter(|key| self.checked_consumer().is_none_or(|named| named == key.name))?;
         key.metadata().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// The rate that it has by this source, as it is written there.
+    /// The rate that this source names, as it is written there.
     pub fn rate(&self, source: &RateSource) -> Option<&str> {
         match source {
             RateSource::Claim(name) => self.token.as_deref()?.claim(name),
@@ -78,13 +77,13 @@ impl Identity<'_> {
         }
     }
 
-    /// What its request costs by the word of the external check, at least 1.
+    /// The cost of the request that the external check names; 1 if it names none.
     pub fn cost(&self) -> u64 {
         self.admission.as_ref().and_then(|admission| admission.cost).unwrap_or(1)
     }
 }
 
-/// Who sends a request, by the words of the service.
+/// The answer of the external check to a request that it admits.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Admission {
     /// The name of a consumer.
@@ -97,37 +96,37 @@ pub struct Admission {
     pub cost: Option<u64>,
 }
 
-/// A refusal by the service.
+/// The answer of the external check to a request that it refuses.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// 401, 403 or 429.
     pub status: StatusCode,
-    /// How clients authenticate themselves there.
+    /// The values of `WWW-Authenticate`.
     pub challenges: Vec<HeaderValue>,
-    /// When they may try again.
+    /// The value of `Retry-After`.
     pub retry_after: Option<HeaderValue>,
 }
 
-/// Why a request that has to prove itself does not.
+/// Why authentication failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unproven {
-    /// It carries no API key, an empty one or several.
+    /// The request has no API key, an empty one, or several.
     NoKey,
-    /// It carries one that nobody here has.
+    /// No consumer has its API key.
     UnknownKey,
-    /// Its token does not hold, or it lacks the one that it needs.
+    /// Its token is not valid, or is required and missing.
     Token(TokenError),
-    /// The external check refuses it.
+    /// The external check refuses the request.
     Refused(Arc<Refusal>),
-    /// Whoever knows is away.
+    /// The service that has to be asked is unavailable.
     Away,
 }
 
-/// Why nobody is identified.
+/// Why the identity of a sender is not known. `Q` is what a service is asked.
 pub(crate) enum Stop<Q> {
-    /// The request does not prove itself.
+    /// Authentication failed.
     Unproven(Unproven),
-    /// Somebody outside must be asked first.
+    /// A service has to be asked first.
     Ask(Q),
 }
 
@@ -138,7 +137,7 @@ impl<Q> From<TokenError> for Stop<Q> {
 }
 
 impl<Q> Stop<Q> {
-    /// The same with the question as another type has it.
+    /// Converts the question.
     pub(super) fn asking<T>(self, question: impl FnOnce(Q) -> T) -> Stop<T> {
         match self {
             Self::Unproven(why) => Stop::Unproven(why),

@@ -155,20 +155,20 @@ impl Snapshot {
     ) {
         let request = Request { head, peer: Peer::plain(listener, client) };
         let mut matching = Matching::new(self, request, now);
-        matching.known.answers = answers;
+        matching.inputs.answers = answers;
         let mut matched = loop {
             match matching.step(&|_| false) {
                 Step::Decide(matched) | Step::Refuse(matched) => break matched,
                 Step::LoadRules { questions, .. } => match (&self.rules, live) {
-                    (Some(in_force), Some(_)) if matching.known.rules.is_empty() => {
-                        matching.known.rules = in_force.rules.load(&questions).await;
-                        matching.known.without_rules = true; // what is still not known
+                    (Some(in_force), Some(_)) if matching.inputs.rules.is_empty() => {
+                        matching.inputs.rules = in_force.rules.load(&questions).await;
+                        matching.inputs.without_rules = true; // what is still not known
                     }
-                    _ => matching.known.without_rules = true,
+                    _ => matching.inputs.without_rules = true,
                 },
                 Step::Ask { question, .. } => {
                     let clock = live.map(|live| live.clock);
-                    let assumed = matching.known.answers.ask_or_assume(*question, clock).await;
+                    let assumed = matching.inputs.answers.ask_or_assume(*question, clock).await;
                     explanation.detail = explanation.detail.take().or(assumed.map(str::to_owned));
                 }
                 Step::Answer(reject) => return self.rejected(explanation, &reject, head),

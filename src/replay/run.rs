@@ -142,8 +142,8 @@ impl<'s> Replay<'s> {
         let incoming = incoming::Request { head: &parts, peer: Peer::plain(self.listener, client) };
         let answers = Answers::of_log(request.identity.clone());
         let mut matching = Matching::new(snapshot, incoming, self.now);
-        matching.known.answers = answers;
-        matching.known.without_rules = true;
+        matching.inputs.answers = answers;
+        matching.inputs.without_rules = true;
         let reject = match matching.step(&|selected| limit::may_refuse(selected)) {
             Step::Decide(matched) if matched.reject.is_some() => {
                 return self.unauthenticated(matched, matching.selection, request);

@@ -158,7 +158,7 @@ impl RequestContext {
         self.exchange.id()
     }
 
-    /// Where the request comes from, which is this connection.
+    /// Where the request comes from. `connection` is its own: the result borrows from that, and not from the context.
     pub(super) fn peer<'c>(&self, connection: &'c Connection) -> Peer<'c> {
         Peer {
             listener: connection.listener_index(),

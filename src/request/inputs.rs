@@ -1,4 +1,4 @@
-//! What is known when a request is matched.
+//! What matching takes besides the request.
 
 use sluicegate_limiter::Time;
 
@@ -6,8 +6,8 @@ use crate::auth::Answers;
 use crate::rules::RuleAnswer;
 use crate::snapshot::Snapshot;
 
-/// What is known when a request is matched.
-pub struct Known<'s> {
+/// What matching takes besides the request. The answers to its steps are added here.
+pub struct Inputs<'s> {
     /// The configuration in force.
     pub snapshot: &'s Snapshot,
     /// The time of the next step.

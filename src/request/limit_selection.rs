@@ -15,9 +15,9 @@ use crate::limit::{Ask, FairAsk, Limit, SelectedLimit, Variant};
 use crate::lists::{self, AddressList};
 use crate::request::cost::cost;
 use crate::request::early_reject::EarlyReject;
-use crate::request::known::Known;
+use crate::request::inputs::Inputs;
 use crate::route::{LaxMatch, preflight};
-use crate::rules::{self, Effect, EffectId, KeyQuestion, RuleAnswer};
+use crate::rules::{Effect, EffectId, KeyQuestion, Known, RuleAnswer};
 use crate::snapshot::RulesInForce;
 use sluicegate_config::{Exempt, OnMissing, When};
 use sluicegate_wire::RequestHead;
@@ -40,7 +40,7 @@ pub struct LimitSelection<'s> {
     pub selected: SmallVec<[SelectedLimit<'s>; 2]>,
     /// The limits of the route that do not apply, by their index in the snapshot.
     pub skipped: SmallVec<[(usize, SkipReason); 2]>,
-    /// The keys whose rules are not known.
+    /// The keys whose rules are not inputs.
     pub(super) unknown: Vec<KeyQuestion>,
 }
 
@@ -83,7 +83,7 @@ impl<'s> LimitSelection<'s> {
     #[inline(always)]
     pub(crate) fn select(
         &mut self,
-        known: &Known<'s>,
+        inputs: &Inputs<'s>,
         routed: &Routed<'_>,
         lax_matches: &[LaxMatch<'_>],
         identity: &Identity<'s>,
@@ -96,20 +96,20 @@ impl<'s> LimitSelection<'s> {
         for lax in lax_matches {
             let (path, params) = (&*lax.path, &*lax.params);
             let routed = Routed { index: lax.route, path, params, folded: true, ..*routed };
-            self.add_route(known, Identified { routed: &routed, identity }, scope)?;
+            self.add_route(inputs, Identified { routed: &routed, identity }, scope)?;
         }
-        self.add_route(known, Identified { routed, identity }, scope)
+        self.add_route(inputs, Identified { routed, identity }, scope)
     }
 
     /// Adds the limits of one route, except those that are selected already.
     #[inline]
     fn add_route(
         &mut self,
-        known: &Known<'s>,
+        inputs: &Inputs<'s>,
         request: Identified<'_>,
         scope: Scope,
     ) -> Result<(), EarlyReject> {
-        let Known { snapshot, now, .. } = *known;
+        let Inputs { snapshot, now, .. } = *inputs;
         let Identified { routed, identity } = request;
         let Request { head, peer } = routed.request;
         let free = routed.is_exempt_preflight();
@@ -136,7 +136,7 @@ impl<'s> LimitSelection<'s> {
             }
             let mut text = KeyText::new();
             let whole = limit.config.whole_key.then_some(&mut text);
-            let key = match known.answers.logged_key() {
+            let key = match inputs.answers.logged_key() {
                 None => keys::fingerprint(&limit.config.key, request, &snapshot.secret, whole),
                 Some(logged) => key_of_log(limit, request, &snapshot.secret, logged, whole),
             };
@@ -181,13 +181,13 @@ impl<'s> LimitSelection<'s> {
             let is_missing = key == limit.missing;
             let limit = match &snapshot.rules {
                 Some(rules) if rules.limits[index].is_active() && !is_missing => {
-                    match self.rule(rules, known, (index, limit, key), request) {
+                    match self.rule(rules, inputs, (index, limit, key), request) {
                         Ruled::Limit(limit) => limit,
                         Ruled::Exempt => {
                             self.skipped.push((index, SkipReason::Exempt));
                             continue;
                         }
-                        // Whether it refuses is not known.
+                        // Whether it refuses is not inputs.
                         Ruled::Unknown if scope == Scope::IdentityIndependent => continue,
                         Ruled::Unknown => limit,
                     }
@@ -224,7 +224,7 @@ impl<'s> LimitSelection<'s> {
     fn rule(
         &mut self,
         in_force: &'s RulesInForce,
-        known: &Known<'s>,
+        inputs: &Inputs<'s>,
         (index, limit, key): (usize, &'s Arc<Limit>, Fingerprint),
         request: Identified<'_>,
     ) -> Ruled<'s> {
@@ -232,19 +232,19 @@ impl<'s> LimitSelection<'s> {
         let (rules, ruled) = (&in_force.rules, &in_force.limits[index]);
         let question = || {
             let mut text = KeyText::new();
-            keys::fingerprint(&limit.config.key, request, &known.snapshot.secret, Some(&mut text));
+            keys::fingerprint(&limit.config.key, request, &inputs.snapshot.secret, Some(&mut text));
             KeyQuestion { limit: Arc::clone(ruled), key, text }
         };
-        let effect = match RuleAnswer::find(&known.rules, ruled, key) {
+        let effect = match RuleAnswer::find(&inputs.rules, ruled, key) {
             Some(effect) => effect,
-            None => match rules.known(ruled, key, known.now) {
-                rules::Known::Effect(effect) => effect,
-                rules::Known::Aging(effect) => {
+            None => match rules.known(ruled, key, inputs.now) {
+                Known::Effect(effect) => effect,
+                Known::Aging(effect) => {
                     rules.refresh(question());
                     effect
                 }
-                rules::Known::Unknown if known.without_rules => return Ruled::Unknown,
-                rules::Known::Unknown => {
+                Known::Unknown if inputs.without_rules => return Ruled::Unknown,
+                Known::Unknown => {
                     self.unknown.push(question());
                     return Ruled::Unknown;
                 }

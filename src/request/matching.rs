@@ -17,7 +17,7 @@ use sluicegate_limiter::Time;
 
 use super::early_reject::EarlyReject;
 use super::head_checks;
-use super::known::Known;
+use super::inputs::Inputs;
 use super::limit_selection::{LimitSelection, Scope};
 use super::verdict::Matched;
 use crate::auth::{Answers, Identified, Identity, Question, Sources, Stop};
@@ -37,10 +37,12 @@ pub type MayRefuse<'a> = &'a dyn Fn(&[SelectedLimit<'_>]) -> bool;
 /// The matching of one request.
 pub struct Matching<'s, 'r> {
     pub(super) request: Request<'r>,
-    /// What is known besides the request.
-    pub known: Known<'s>,
+    /// What it takes besides the request.
+    pub inputs: Inputs<'s>,
     /// The limits that the last step has selected. They stay in one place, because they are large.
     pub selection: LimitSelection<'s>,
+    /// Whether no step has come to authentication yet.
+    is_first: bool,
 }
 
 /// What comes next for a request.
@@ -53,14 +55,14 @@ pub enum Step<'s> {
     /// A limit that does not depend on the identity of the sender is likely to refuse. Nothing was verified, and only such
     /// limits are selected. If they admit the request after all, nothing may be charged, and the next step goes on.
     Refuse(Matched<'s>),
-    /// A service outside must be asked who sends the request. Its answer goes into [`Known::answers`].
+    /// A service outside must be asked who sends the request. Its answer goes into [`Inputs::answers`].
     Ask {
         /// The index of the route.
         route: usize,
         /// What to ask.
         question: Box<Question>,
     },
-    /// The rules of some keys must be loaded, into [`Known::rules`], or [taken to be none](Known::without_rules).
+    /// The rules of some keys must be loaded, into [`Inputs::rules`], or [taken to be none](Inputs::without_rules).
     LoadRules {
         /// The index of the route.
         route: usize,
@@ -82,12 +84,11 @@ impl<'s, 'r> Matching<'s, 'r> {
     #[inline]
     pub fn new(snapshot: &'s Snapshot, request: Request<'r>, now: Time) -> Self {
         let (answers, rules) = (Answers::default(), Vec::new());
-        let known = Known { snapshot, now, answers, rules, without_rules: false };
-        Self { request, known, selection: LimitSelection::default() }
+        let inputs = Inputs { snapshot, now, answers, rules, without_rules: false };
+        Self { request, inputs, selection: LimitSelection::default(), is_first: true }
     }
 
-    /// Matches the request as far as possible. `may_refuse` is asked before anything is verified: after the first step, it is to
-    /// answer no.
+    /// Matches the request as far as possible. The first step asks `may_refuse` before it verifies anything.
     #[inline(never)]
     pub fn step(&mut self, may_refuse: MayRefuse<'_>) -> Step<'s> {
         self.try_step(may_refuse).unwrap_or_else(Step::Answer)
@@ -95,7 +96,7 @@ impl<'s, 'r> Matching<'s, 'r> {
 
     #[inline(always)]
     fn try_step(&mut self, may_refuse: MayRefuse<'_>) -> Result<Step<'s>, EarlyReject> {
-        let (snapshot, request) = (self.known.snapshot, self.request);
+        let (snapshot, request) = (self.inputs.snapshot, self.request);
         let routed_by = routed_by(snapshot, request)?;
         let query = RouteQuery::of(request, &routed_by.host, &routed_by.path.path);
         let mut params = Params::new();
@@ -118,7 +119,7 @@ impl<'s, 'r> Matching<'s, 'r> {
             },
             false => Identity::default(),
         };
-        Ok(match self.selection.select(&self.known, &routed, &lax, &identity, Scope::All) {
+        Ok(match self.selection.select(&self.inputs, &routed, &lax, &identity, Scope::All) {
             Ok(()) if !self.selection.unknown.is_empty() => {
                 Step::LoadRules { route: index, questions: std::mem::take(&mut self.selection.unknown) }
             }
@@ -140,17 +141,17 @@ impl<'s, 'r> Matching<'s, 'r> {
         sources: Sources<'s, '_>,
         may_refuse: MayRefuse<'_>,
     ) -> Result<Identity<'s>, Box<Step<'s>>> {
-        let route = &self.known.snapshot.routes[routed.index];
+        let route = &self.inputs.snapshot.routes[routed.index];
         // The state of limits is reported even if they are used up.
-        if !matches!(route.target, Target::Usage) {
+        if std::mem::take(&mut self.is_first) && !matches!(route.target, Target::Usage) {
             self.select_unauthenticated(routed, lax, Scope::IdentityIndependent);
             if may_refuse(&self.selection.selected) {
-                let matched = matched(self.known.snapshot, routed, Identity::default());
+                let matched = matched(self.inputs.snapshot, routed, Identity::default());
                 return Err(Box::new(Step::Refuse(matched)));
             }
         }
-        let known = &self.known;
-        sources.identify(&route.name, self.request.head, &known.answers, known.now).map_err(|stop| {
+        let Inputs { answers, now, .. } = &self.inputs;
+        sources.identify(&route.name, self.request.head, answers, *now).map_err(|stop| {
             Box::new(match stop {
                 Stop::Unproven(why) => {
                     self.unauthenticated(routed, lax, EarlyReject::Unproven { route: routed.index, why })
@@ -169,14 +170,14 @@ impl<'s, 'r> Matching<'s, 'r> {
         reject: EarlyReject,
     ) -> Step<'s> {
         self.select_unauthenticated(routed, lax, Scope::Unauthenticated);
-        let matched = matched(self.known.snapshot, routed, Identity::default());
+        let matched = matched(self.inputs.snapshot, routed, Identity::default());
         Step::Decide(Matched { reject: Some(Box::new(reject)), ..matched })
     }
 
     /// Selects limits of this scope as long as the sender is not authenticated.
     fn select_unauthenticated(&mut self, routed: &Routed<'_>, lax: &[LaxMatch<'_>], scope: Scope) {
         // Within these scopes a missing key is no error.
-        let _ = self.selection.select(&self.known, routed, lax, &Identity::default(), scope);
+        let _ = self.selection.select(&self.inputs, routed, lax, &Identity::default(), scope);
     }
 }
 

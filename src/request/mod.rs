@@ -18,7 +18,7 @@ mod disposition;
 pub mod early_reject;
 mod ending;
 mod head_checks;
-mod known;
+mod inputs;
 pub mod limit_selection;
 pub mod matching;
 pub mod pipeline;
@@ -29,7 +29,7 @@ pub mod verdict;
 mod view;
 
 pub use context::RequestContext;
-pub use known::Known;
+pub use inputs::Inputs;
 pub use response_body::{Response, ResponseBody, Tunnel};
 pub use services::Services;
 pub use view::View;

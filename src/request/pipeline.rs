@@ -20,7 +20,7 @@ use crate::refusal_reason::RefusalReason;
 use crate::request::disposition::{Admitted, Disposition};
 use crate::request::early_reject::{self, EarlyReject};
 use crate::request::limit_selection::LimitSelection;
-use crate::request::matching::{Matching, MayRefuse, Step};
+use crate::request::matching::{Matching, Step};
 use crate::request::verdict::{Evaluated, Matched};
 use crate::request::{RequestContext, Response, Services, View};
 use crate::respond::{self, LocalError, RateLimitHeaders};
@@ -44,13 +44,12 @@ pub fn evaluate<'s>(
     queue: bool,
 ) -> Result<(Matched<'s>, LimitSelection<'s>, Decision), EarlyReject> {
     let mut matching = Matching::new(snapshot, request, now);
-    let mut may_refuse: MayRefuse<'_> = &|selected| limit::may_refuse(selected);
     let mut matched = loop {
-        match matching.step(std::mem::replace(&mut may_refuse, &|_| false)) {
+        match matching.step(&|selected| limit::may_refuse(selected)) {
             Step::Decide(matched) => break matched,
             Step::Answer(reject) => return Err(reject),
-            Step::LoadRules { .. } => matching.known.without_rules = true,
-            Step::Ask { .. } => matching.known.answers = Answers::offline(),
+            Step::LoadRules { .. } => matching.inputs.without_rules = true,
+            Step::Ask { .. } => matching.inputs.answers = Answers::offline(),
             Step::Refuse(matched) => {
                 if let Some(decision) = matching.selection.refused_locally(now) {
                     return Ok((matched, matching.selection, decision));
@@ -151,7 +150,7 @@ async fn respond(
             {
                 return response.into();
             }
-            if let Err(error) = prepare_head(view, context, &mut admitted, *original_path, head) {
+            if let Err(error) = prepare_head(snapshot, context, &mut admitted, *original_path, head) {
                 return context.fail(&error).into();
             }
             context.set_upstream(*index);
@@ -194,13 +193,12 @@ async fn respond(
 /// # Errors
 /// If the route's path template does not apply to the path.
 fn prepare_head(
-    view: &View,
+    snapshot: &Snapshot,
     context: &mut RequestContext,
     admitted: &mut Admitted<'_>,
     original_path: bool,
     head: &mut RequestHead,
 ) -> Result<(), ForwardError> {
-    let snapshot = &view.snapshot;
     let identity = &admitted.identity;
     match context.rewrite(snapshot, head, identity) {
         Ok(Some(target)) => head.target = head.target.with(&target),
@@ -281,7 +279,7 @@ async fn decide_waiting<'s>(
             }
         }
     };
-    let now = matching.known.now;
+    let now = matching.inputs.now;
     let mut decision = match view.store_of(&matching.selection) {
         Some(store) => matching.selection.decide_in_store(store, now).await,
         None => matching.selection.decide(now, true),
@@ -310,28 +308,28 @@ async fn match_waiting<'s>(
     let (snapshot, request) = (&view.snapshot, matching.request);
     let head = request.head;
     let matched = loop {
-        let Matching { known, selection, .. } = &mut *matching;
+        let Matching { inputs, selection, .. } = &mut *matching;
         match step {
             Step::Decide(matched) => break matched,
             Step::Answer(reject) => return Err(answer_early(&reject, view, context, head)),
             Step::Refuse(matched) => {
                 context.set_matched(snapshot, &matched, head);
-                if let Some(decision) = selection.refused(view.store_of(selection), known.now).await {
-                    let evaluated = matched.with_decision(selection, &decision, known.now);
+                if let Some(decision) = selection.refused(view.store_of(selection), inputs.now).await {
+                    let evaluated = matched.with_decision(selection, &decision, inputs.now);
                     return Err(refuse_limited(evaluated, view, context, head));
                 }
             }
             Step::LoadRules { route, questions } => {
                 context.start_timeout(snapshot, route);
                 match &snapshot.rules {
-                    Some(in_force) => known.rules.extend(in_force.rules.load(&questions).await),
-                    None => known.without_rules = true,
+                    Some(in_force) => inputs.rules.extend(in_force.rules.load(&questions).await),
+                    None => inputs.without_rules = true,
                 }
-                known.now = context.now();
+                inputs.now = context.now();
             }
             Step::Ask { route, question } => {
                 context.start_timeout(snapshot, route);
-                known.now = context.ask(&mut known.answers, *question, request).await;
+                inputs.now = context.ask(&mut inputs.answers, *question, request).await;
             }
         }
         step = matching.step(&|_| false);
@@ -343,7 +341,7 @@ async fn match_waiting<'s>(
     if matched.reject.is_none() && matches!(matched.route.target, Target::Usage) {
         let selected = &matching.selection.selected;
         let usage = view.usage(selected).await;
-        return Err(respond::usage(matched.static_headers(selected), &usage, matching.known.now));
+        return Err(respond::usage(matched.static_headers(selected), &usage, matching.inputs.now));
     }
     Ok(matched)
 }
@@ -356,7 +354,7 @@ fn finish<'s>(
     view: &View,
     context: &mut RequestContext,
 ) -> Disposition<'s> {
-    let evaluated = matched.with_decision(&matching.selection, decision, matching.known.now);
+    let evaluated = matched.with_decision(&matching.selection, decision, matching.inputs.now);
     if !decision.admitted {
         return Disposition::Answered(refuse_limited(evaluated, view, context, matching.request.head));
     }

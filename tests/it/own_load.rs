@@ -1,6 +1,6 @@
 //! `overload` of the gateway itself: the least important requests are refused first, and never the admin API.
 
-use crate::harness::{Gateway, Upstream, until};
+use crate::harness::{Gateway, RedisServer, Setup, Upstream, until};
 
 fn text(overload: &str) -> String {
     format!(
@@ -51,6 +51,44 @@ fn the_least_important_requests_are_refused_first() {
     // The requests that are refused never reach the upstream.
     let reported = upstream.seen().iter().filter(|seen| seen.target == "/report").count();
     assert_eq!(reported, 200 * (1 + passes) - all[0]);
+}
+
+/// A request is refused as often for the load of the gateway whether its limits are counted here or in a store.
+#[test]
+fn requests_with_limits_in_the_store_are_not_refused_more_often() {
+    const REQUESTS: usize = 400;
+    let redis = RedisServer::start();
+    let text = |overload: &str| {
+        format!(
+            "{}{overload}limits:\n  \
+               here: {{key: global, rate: 1M/s, scope: local}}\n  \
+               there: {{key: global, rate: 1M/s}}\n\
+             routes:\n  \
+             - {{match: {{path: /here}}, limits: [here], priority: sheddable, respond: {{status: 200}}}}\n  \
+             - {{match: {{path: /there}}, limits: [there], priority: sheddable, respond: {{status: 200}}}}\n",
+            redis.store()
+        )
+    };
+    let gateway = Setup::default().start(&text("overload: {max_delay: 10s}\n"));
+    let mut attempts = 0;
+    let [here, there] = until("some requests are refused, and not most", || {
+        attempts += 1; // so that no two files are the same
+        if !(0.1..0.3).contains(&pressure(&gateway, "memory")) {
+            // 87 % of the memory is a pressure of 0.2, at which 40 % of the sheddable requests are refused.
+            let most = (gateway.metric("process_resident_memory_bytes", &[]) / 0.87) as u64 + attempts;
+            gateway.reload(&text(&format!("overload: {{max_memory: {most}, max_delay: 10s}}\n")));
+            return None;
+        }
+        let mut counts = [0; 2];
+        for _ in 0..REQUESTS {
+            for (count, target) in counts.iter_mut().zip(["/here", "/there"]) {
+                *count += usize::from(gateway.get(target).status == 503);
+            }
+        }
+        (REQUESTS / 5..REQUESTS * 3 / 5).contains(&counts[0]).then_some(counts)
+    });
+    // Five standard deviations. If each request were decided on twice, some 100 more would be refused.
+    assert!(here.abs_diff(there) < 70, "{here} here, {there} there");
 }
 
 /// With far too little memory all requests are refused, and say when to come back; the admin API answers.

@@ -1,6 +1,6 @@
 //! Why a token does not hold.
 
-/// Why a request is refused for its token, or for the lack of one.
+/// Why a request is refused because of its token, or because it has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenError {
     /// There is none.

@@ -235,22 +235,9 @@ impl Headers {
     /// Adds a field whose value consists of these parts, which together are known to be a valid value.
     #[inline]
     pub fn append_parts<const N: usize>(&mut self, name: FieldName, parts: [&[u8]; N]) {
-        let Self { text, lines, seen, .. } = self;
-        let at = text.len();
-        text.extend_from_slice(name.text);
-        let value = text.len();
-        parts.iter().for_each(|part| text.extend_from_slice(part));
-        let end = text.len();
-        text.extend_from_slice(b"\r\n");
-        *seen |= bit(name.tag);
-        lines.push(Line {
-            name: narrow(at),
-            value: narrow(value),
-            value_length: narrow(end - value),
-            name_length: name.length,
-            tag: name.tag,
-            whole: true,
-        });
+        let begin = |text: &mut Vec<u8>| text.extend_from_slice(name.text);
+        let write = |text: &mut Vec<u8>| parts.iter().for_each(|part| text.extend_from_slice(part));
+        self.add_line(name.tag, name.length, begin, write);
     }
 
     /// Adds a field whose value `write` appends to the text. The name is in lower case. A value that is not a valid field
@@ -301,22 +288,37 @@ impl Headers {
     #[inline]
     fn add(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(!name.iter().any(u8::is_ascii_uppercase));
-        let tag = tag(name);
-        self.seen |= bit(tag);
-        let Self { text, lines, .. } = self;
-        text.reserve(name.len() + ROOM);
+        let length = u16::try_from(name.len()).unwrap_or(u16::MAX);
+        let begin = |text: &mut Vec<u8>| {
+            text.reserve(name.len() + ROOM);
+            text.extend_from_slice(name);
+            text.extend_from_slice(b": ");
+        };
+        self.add_line(tag(name), length, begin, write);
+    }
+
+    /// Adds a field whose name has this tag and this length. `begin` appends the name, a colon and a space; `write` the value.
+    #[inline]
+    fn add_line(
+        &mut self,
+        tag: u8,
+        name_length: u16,
+        begin: impl FnOnce(&mut Vec<u8>),
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let Self { text, lines, seen, .. } = self;
         let at = text.len();
-        text.extend_from_slice(name);
-        text.extend_from_slice(b": ");
+        begin(text);
         let value = text.len();
         write(text);
         let end = text.len();
         text.extend_from_slice(b"\r\n");
+        *seen |= bit(tag);
         lines.push(Line {
             name: narrow(at),
             value: narrow(value),
             value_length: narrow(end - value),
-            name_length: u16::try_from(name.len()).unwrap_or(u16::MAX),
+            name_length,
             tag,
             whole: true,
         });
