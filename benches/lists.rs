@@ -8,8 +8,8 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
 
-use sluicegate::file_watch::Watched;
-use sluicegate::lists::AddressList;
+use sluicegate_auth::lists::AddressList;
+use sluicegate_base::file_watch::Watched;
 
 const LINES: u64 = 1_000_000;
 const LOOKUPS: usize = 4_000_000;

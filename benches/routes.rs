@@ -11,8 +11,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use http::Method;
-use sluicegate::resources::{LoadedConfig as Config, parse};
-use sluicegate::route::{RouteQuery, RouteTable};
+use sluicegate_gateway::resources::{LoadedConfig as Config, parse};
+use sluicegate_route::{RouteQuery, RouteTable};
 
 const SIZES: [usize; 6] = [1, 8, 10, 100, 1_000, 10_000];
 /// Different requests that are asked in turn.

@@ -16,12 +16,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
 use indicatif::ProgressBar;
-use sluicegate::keys::{Fingerprint, KeySecret};
-use sluicegate::limit::{Ask, Counters, Limit, LimitParts, decide};
-use sluicegate::resources;
 use sluicegate_counters::CountedLimit;
+use sluicegate_gateway::limit::{Ask, Counters, Limit, LimitParts, decide};
+use sluicegate_gateway::resources;
 use sluicegate_leases::{ErrorBudget, Grant, Lease, Terms, WorkerTokens};
 use sluicegate_limiter::{Quota, Rate, Span, Time, TokenBucket};
+use sluicegate_route::keys::{Fingerprint, KeySecret};
 
 /// As in `main.rs`, so that memory is what it is there.
 #[global_allocator]

@@ -8,10 +8,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::Path;
 
-use sluicegate::incoming::{Peer, Request};
-use sluicegate::request::pipeline::evaluate;
-use sluicegate::resources;
-use sluicegate::snapshot::SnapshotBuilder;
+use sluicegate_base::incoming::{Peer, Request};
+use sluicegate_gateway::request::pipeline::evaluate;
+use sluicegate_gateway::resources;
+use sluicegate_gateway::snapshot::SnapshotBuilder;
 use sluicegate_limiter::{Span, Time};
 use sluicegate_wire::RequestHead;
 

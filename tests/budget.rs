@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use harness::steady::{Connection, KINDS, Kind, RULES, upstream};
 use harness::{ReservedPort, deadline};
-use sluicegate::process_log::ProcessLog;
-use sluicegate::resources::Source;
-use sluicegate::runtime::{self, Options};
+use sluicegate_gateway::resources::Source;
+use sluicegate_gateway::runtime::{self, Options};
+use sluicegate_observe::process_log::ProcessLog;
 
 /// Allocations on all threads except those of the test.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);

@@ -59,7 +59,7 @@ if command -v cargo-nextest > /dev/null; then
 else
     # Tests that measure time come after the others, so that no test waits for one of their permits.
     step cargo test --workspace -- --skip timed:: --test-threads="$threads"
-    step cargo test --test it timed:: -- --test-threads=2
+    step cargo test --test edge timed:: -- --test-threads=2
 fi
 # How threads meet in the table of counters: every order that they can run in, explored by loom.
 step cargo test -p sluicegate-counters --features model --lib model

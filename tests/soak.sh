@@ -12,7 +12,7 @@ runs=${1:-50} busy=${2:-10} filter=${3:-timed::}
 logs=$(mktemp -d) loop='' failed=0
 trap '[ -z "$loop" ] || kill "$loop"' EXIT
 
-cargo test --quiet --test it --no-run
+cargo test --quiet --test edge --no-run
 for run in $(seq "$runs"); do
     beside=''
     if [ "$run" -gt $((runs - busy)) ]; then
@@ -20,7 +20,7 @@ for run in $(seq "$runs"); do
         loop=$! beside=' beside a busy loop'
     fi
     log=$logs/run-$run.log started=$SECONDS result=passed
-    cargo test --test it "$filter" -- --test-threads=2 > "$log" 2>&1 || result=FAILED
+    cargo test --test edge "$filter" -- --test-threads=2 > "$log" 2>&1 || result=FAILED
     if [ -n "$loop" ]; then
         kill "$loop"
         wait "$loop" 2> /dev/null || true

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::resources::{Source, admin_address};
+use sluicegate_gateway::resources::{Source, admin_address};
 
 /// The address where nothing else is said.
 const DEFAULT: &str = "127.0.0.1:9090";

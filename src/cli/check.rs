@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::admin_client::{AdminClient, AdminOptions};
 use super::options::{ConfigFile, ConfigOption};
 use super::output::{INVALID, fail, say};
-use crate::access_log::try_log;
-use crate::diff::Diff;
-use crate::limit::{Counted, Counting, counting};
-use crate::resources::{LoadedConfig, Source};
-use crate::store_settings::try_store;
 use sluicegate_config::{
     AccessLogConfig, LogTarget, Place, Problem, RedisConfig, RegionsConfig, SyncMode, grouped,
 };
+use sluicegate_gateway::diff::Diff;
+use sluicegate_gateway::limit::{Counted, Counting, counting};
+use sluicegate_gateway::resources::{LoadedConfig, Source};
+use sluicegate_gateway::store_settings::try_store;
+use sluicegate_observe::access_log::try_log;
 
 #[derive(clap::Args)]
 #[command(

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use super::options::ConfigOption;
 use super::output::{FAILED, INVALID, fail, print_and_exit, say};
-use crate::auth::edit::{self, EditError};
-use crate::resources;
+use sluicegate_auth::edit::{self, EditError};
+use sluicegate_gateway::resources;
 
 #[derive(clap::Subcommand)]
 #[command(after_help = "A running gateway applies changes without a restart.\n\nExamples:\n  \

@@ -7,10 +7,10 @@ use serde_json::Value;
 use sluicegate_limiter::Time;
 
 use super::output::{FAILED, INVALID, fail, print, say};
-use crate::admin::effective_config;
-use crate::diff::Diff;
-use crate::resources::Source;
-use crate::snapshot::SnapshotBuilder;
+use sluicegate_gateway::admin::effective_config;
+use sluicegate_gateway::diff::Diff;
+use sluicegate_gateway::resources::Source;
+use sluicegate_gateway::snapshot::SnapshotBuilder;
 
 #[derive(clap::Args)]
 #[command(

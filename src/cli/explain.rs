@@ -10,9 +10,9 @@ use sluicegate_limiter::Time;
 use super::admin_client::{AdminClient, AdminOptions};
 use super::options::ConfigOption;
 use super::output::{FAILED, INVALID, fail, print_and_exit, say};
-use crate::clock::Clock;
-use crate::explain::{Explanation, Question};
-use crate::snapshot::SnapshotBuilder;
+use sluicegate_base::clock::Clock;
+use sluicegate_gateway::explain::{Explanation, Question};
+use sluicegate_gateway::snapshot::SnapshotBuilder;
 
 #[derive(clap::Args)]
 #[command(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::admin_client::address;
 use super::output::{INVALID, fail, print_and_exit};
-use crate::resources::Source;
+use sluicegate_gateway::resources::Source;
 
 #[derive(clap::Args)]
 #[command(

@@ -2,7 +2,7 @@
 
 use clap::ValueHint;
 
-use crate::resources::Source;
+use sluicegate_gateway::resources::Source;
 
 /// The configuration as an option, for commands with other positional arguments.
 #[derive(clap::Args)]

@@ -21,15 +21,15 @@ use self::logs::{End, STDIN};
 use self::report::{Totals, escaped, of_unmatched};
 use super::options::ConfigOption;
 use super::output::{FAILED, INVALID, fail, print, say};
-use crate::access_log::Outcome;
 use crate::replay::{
     Against, ArrivalSettings, Arrivals, DurationField, Input, Item, Known, Members, Replay, Request, Row,
     RowWriter, Times,
 };
-use crate::resources::{LoadedConfig, Source};
-use crate::snapshot::{Snapshot, SnapshotBuilder};
 use sluicegate_config::Config;
 use sluicegate_config::host_name;
+use sluicegate_gateway::resources::{LoadedConfig, Source};
+use sluicegate_gateway::snapshot::{Snapshot, SnapshotBuilder};
+use sluicegate_observe::access_log::Outcome;
 
 #[derive(clap::Args)]
 #[command(

@@ -16,10 +16,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 use super::check;
 use super::options::{ConfigFile, ConfigOption};
 use super::output::{FAILED, INVALID, fail};
-use crate::process_log::ProcessLog;
-use crate::resources::Source;
-use crate::runtime::{self, StartError};
 use sluicegate_config::parse_duration;
+use sluicegate_gateway::resources::Source;
+use sluicegate_gateway::runtime::{self, StartError};
+use sluicegate_observe::process_log::ProcessLog;
 
 /// The longest time for which a gateway that took over is watched.
 const LONGEST_CONFIRM: Duration = Duration::from_secs(3600);

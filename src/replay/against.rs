@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use sluicegate_limiter::Time;
 
 use super::{Row, Series};
-use crate::access_log::Outcome;
-use crate::keys::KeyText;
+use sluicegate_observe::access_log::Outcome;
+use sluicegate_route::keys::KeyText;
 
 /// The most keys that are counted; further ones are counted in sum only.
 const MOST_KEYS: usize = 100_000;

@@ -6,8 +6,8 @@ use sluicegate_limiter::Time;
 use sluicegate_wire::Headers;
 
 use super::Request;
-use crate::request::cost::settled;
-use crate::snapshot::Snapshot;
+use sluicegate_gateway::request::cost::settled;
+use sluicegate_gateway::snapshot::Snapshot;
 
 /// The answer to a request.
 #[derive(Clone, Copy)]

@@ -10,7 +10,7 @@ use sluicegate_limiter::{Span, Time};
 
 use super::trust::counted;
 use super::{Request, TimeOf};
-use crate::named_enum::named_enum;
+use sluicegate_base::named_enum::named_enum;
 
 named_enum! {
     /// What the times of a log are.

@@ -11,7 +11,7 @@ use sluicegate_limiter::{
 
 use super::Series;
 use super::answered::Answered;
-use crate::limit::{Limit, SelectedLimit};
+use sluicegate_gateway::limit::{Limit, SelectedLimit};
 
 /// The numbers of sub-windows that are compared.
 const WINDOWS: [u32; 10] = [1, 2, 3, 4, 6, 10, 12, 20, 30, 60];

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use sluicegate_limiter::Time;
 
-use crate::limit::Holds;
+use sluicegate_gateway::limit::Holds;
 
 /// The end of a request, which releases its holds.
 pub(super) struct Ending {

@@ -11,8 +11,8 @@ use sluicegate_limiter::{Span, Time};
 use super::Request;
 use super::answered::Answered;
 use super::ending::Ending;
-use crate::limit::{Limit, SelectedLimit};
-use crate::snapshot::Snapshot;
+use sluicegate_gateway::limit::{Limit, SelectedLimit};
+use sluicegate_gateway::snapshot::Snapshot;
 
 /// The most requests and questions that are kept, of 24 bytes each.
 const MOST: usize = 40_000_000;

@@ -9,9 +9,9 @@ use sluicegate_limiter::{Quota, Span};
 use super::compare::{Judged, LimitComparison};
 use super::suggest::{Suggestion, rate};
 use super::{Against, Comparison, Finding, Group, LimitStatistics, Replay, Series, Statistics};
-use crate::limit::Limit;
-use crate::pages::DOM;
-use crate::shown_key::ShownKeys;
+use sluicegate_gateway::limit::Limit;
+use sluicegate_gateway::pages::DOM;
+use sluicegate_observe::shown_key::ShownKeys;
 
 /// Below this number of clients the shares are coarse.
 const FEW: usize = 1_000;

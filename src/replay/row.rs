@@ -6,11 +6,11 @@ use serde_json::json;
 use sluicegate_limiter::Span;
 
 use super::Request;
-use crate::access_log::Outcome;
-use crate::access_log::shown_target;
-use crate::keys::KeyText;
-use crate::shown_key::ShownKeys;
 use sluicegate_config::Config;
+use sluicegate_observe::access_log::Outcome;
+use sluicegate_observe::access_log::shown_target;
+use sluicegate_observe::shown_key::ShownKeys;
+use sluicegate_route::keys::KeyText;
 
 /// The decision on one request.
 #[derive(Clone, Debug)]

@@ -18,18 +18,18 @@ use super::row::Row;
 use super::statistics::Statistics;
 use super::trust::Trust;
 use super::unmatched::Unmatched;
-use crate::access_log::Outcome;
-use crate::auth::Answers;
-use crate::client_address;
-use crate::incoming::{self, Peer};
-use crate::keys::KeyText;
-use crate::limit::{self, Decided, DecidedLimit, Decision, Limit, SelectedLimit};
-use crate::limit_outcome::LimitOutcome;
-use crate::request::early_reject::EarlyReject;
-use crate::request::limit_selection::{LimitSelection, SkipReason};
-use crate::request::matching::{Matching, Step};
-use crate::request::verdict::Matched;
-use crate::snapshot::Snapshot;
+use sluicegate_auth::Answers;
+use sluicegate_auth::client_address;
+use sluicegate_base::incoming::{self, Peer};
+use sluicegate_base::limit_outcome::LimitOutcome;
+use sluicegate_gateway::limit::{self, Decided, DecidedLimit, Decision, Limit, SelectedLimit};
+use sluicegate_gateway::request::early_reject::EarlyReject;
+use sluicegate_gateway::request::limit_selection::{LimitSelection, SkipReason};
+use sluicegate_gateway::request::matching::{Matching, Step};
+use sluicegate_gateway::request::verdict::Matched;
+use sluicegate_gateway::snapshot::Snapshot;
+use sluicegate_observe::access_log::Outcome;
+use sluicegate_route::keys::KeyText;
 
 /// The state of a replay.
 pub struct Replay<'s> {

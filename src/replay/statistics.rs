@@ -12,9 +12,9 @@ use sluicegate_limiter::{Quota, Time};
 pub use self::groups::{Group, Groups};
 pub use self::series::Series;
 use super::Demand;
-use crate::keys::{Fingerprint, KeyText};
-use crate::limit::Limit;
-use crate::top::AsItIs;
+use sluicegate_gateway::limit::Limit;
+use sluicegate_observe::top::AsItIs;
+use sluicegate_route::keys::{Fingerprint, KeyText};
 
 /// The most keys of a limit about which anything is kept; further ones are counted in sum only.
 const MOST_KEYS: usize = 2_000_000;

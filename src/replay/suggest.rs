@@ -10,7 +10,7 @@ use super::Replay;
 use super::limit_count::LimitCount;
 use super::recording::Recording;
 use super::statistics::LimitStatistics;
-use crate::snapshot::SnapshotBuilder;
+use sluicegate_gateway::snapshot::SnapshotBuilder;
 
 /// The shares of clients that may be refused, for which rates are suggested.
 const SHARES: [f64; 3] = [0.001, 0.01, 0.05];

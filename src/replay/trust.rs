@@ -7,7 +7,7 @@ use sluicegate_limiter::{Span, Time};
 
 use super::formats::{Format, Request, TimeOf, Unit};
 use super::limit_count::LimitCount;
-use crate::named_enum::named_enum;
+use sluicegate_base::named_enum::named_enum;
 
 /// The most addresses that are counted.
 const MOST_ADDRESSES: usize = 1_000_000;

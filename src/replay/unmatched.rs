@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::request::early_reject::EarlyReject;
-use crate::route::{Misses, RouteQuery, host};
-use crate::snapshot::Snapshot;
 use sluicegate_config::normalize;
+use sluicegate_gateway::request::early_reject::EarlyReject;
+use sluicegate_gateway::snapshot::Snapshot;
+use sluicegate_route::{Misses, RouteQuery, host};
 use sluicegate_wire::RequestHead;
 
 /// The number of comparisons with routes that explain why requests match none. It bounds the time of a replay: with many

@@ -159,6 +159,20 @@ pub fn parse(text: &str, folder: Folder<'_>, report: &mut Report) -> Option<Pars
     raw(text, report).map(|raw| validate::config(&raw, folder, report))
 }
 
+/// The configuration of a text that names no files: for tests of what is made of a configuration.
+///
+/// # Errors
+/// The report, if the text is not valid.
+pub fn parse_without_files(text: &str) -> Result<Config, String> {
+    let read = |path: &Path| Err(std::io::Error::other(format!("{} is not read", path.display())));
+    let mut report = Report::default();
+    let parsed = parse(text, Folder { path: Path::new(""), read: &read }, &mut report);
+    match parsed {
+        Some(parsed) if report.errors.is_empty() => Ok(parsed.config),
+        _ => Err(report.render("gateway.yaml", text)),
+    }
+}
+
 /// The file of consumers that a configuration names, and the plans that they can be on; none if they can be on any.
 ///
 /// # Errors

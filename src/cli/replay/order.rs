@@ -6,8 +6,8 @@ use indicatif::ProgressBar;
 use sluicegate_limiter::{Span, Time};
 
 use super::logs::{self, STDIN};
-use crate::clock::rfc3339;
 use crate::replay::{Known, LineParser};
+use sluicegate_base::clock::rfc3339;
 
 /// The lines that are read to find the first time of a file.
 const MOST_LINES: usize = 1_000;

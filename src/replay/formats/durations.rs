@@ -5,7 +5,7 @@ use std::str::FromStr;
 use sluicegate_limiter::Span;
 
 use super::texts::Field;
-use crate::named_enum::named_enum;
+use sluicegate_base::named_enum::named_enum;
 
 named_enum! {
     /// The unit of a duration.

@@ -15,7 +15,7 @@ use super::members::{Members, recognized, unknown};
 use super::request::{Format, Request, TimeOf, head};
 use super::texts::address;
 use super::times::of_text;
-use crate::auth::LogIdentity;
+use sluicegate_auth::LogIdentity;
 
 #[derive(Deserialize)]
 struct JsonLine<'a> {
@@ -219,7 +219,7 @@ mod tests {
         let host = |line: &str| {
             let known = Known { host: Some(assumed.clone()), ..Known::default() };
             let request = LineParser::new(known).parse(line.as_bytes()).unwrap().unwrap();
-            crate::route::host(&request.parts).unwrap().into_owned()
+            sluicegate_route::host(&request.parts).unwrap().into_owned()
         };
         let combined =
             |target| format!(r#"::1 - - [03/Jul/2024:12:00:00 +0200] "GET {target} HTTP/1.1" 200 5"#);

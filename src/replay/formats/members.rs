@@ -11,7 +11,7 @@ use super::line_error::{LineError, bad};
 use super::request::{Format, Request, TimeOf, add_header, head, request_line};
 use super::texts::address;
 use super::times::of_text;
-use crate::auth::LogIdentity;
+use sluicegate_auth::LogIdentity;
 
 /// The names of our members, as `--map` takes them.
 const NAMES: [&str; 13] = [

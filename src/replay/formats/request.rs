@@ -9,8 +9,8 @@ use sluicegate_wire::{Headers, RequestHead, RequestTarget};
 
 use super::durations::Unit;
 use super::line_error::{LineError, bad};
-use crate::auth::LogIdentity;
-use crate::named_enum::named_enum;
+use sluicegate_auth::LogIdentity;
+use sluicegate_base::named_enum::named_enum;
 
 /// A request in a log.
 #[derive(Debug)]

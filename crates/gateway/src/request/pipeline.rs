@@ -1,0 +1,437 @@
+//! Start reading here. What happens to a request: match, authenticate, select limits, decide, forward or answer, settle.
+//!
+//! [`Matching`] does the first three, without a socket. [`serve`] does all of them; the last when the [`RequestContext`] is
+//! dropped. [`evaluate`] decides a request with the counters of this process.
+
+use std::pin::pin;
+use std::rc::Rc;
+
+use http::StatusCode;
+use sluicegate_limiter::Time;
+
+use crate::limit::{self, Decision, Holds};
+use crate::request::disposition::{Admitted, Disposition};
+use crate::request::early_reject::{self, EarlyReject};
+use crate::request::limit_selection::LimitSelection;
+use crate::request::matching::{Matching, Step};
+use crate::request::verdict::{Evaluated, Matched};
+use crate::request::{RequestContext, Response, Services, View};
+use crate::respond::{self, LocalError, RateLimitHeaders};
+use crate::snapshot::{Snapshot, Target};
+use sluicegate_auth::Answers;
+use sluicegate_auth::check::Check;
+use sluicegate_base::boxed_future::boxed_future;
+use sluicegate_base::incoming::{Peer, Request};
+use sluicegate_base::message::LocalResponse;
+use sluicegate_base::refusal_reason::RefusalReason;
+use sluicegate_config::Protocol;
+use sluicegate_downstream::worker_state::Deadline;
+use sluicegate_downstream::{Connection, RequestBody};
+use sluicegate_route::prefer_target;
+use sluicegate_route::rewrite::{Unwritable, with_path};
+use sluicegate_upstream::{self, ForwardError};
+use sluicegate_wire::{Headers, RequestHead};
+
+/// Matches a request and evaluates its limits with the counters of this process. With `queue`, a request that a leaky
+/// bucket delays takes a place in its queue. Nobody outside is asked, and keys whose rules are not known have none.
+///
+/// # Errors
+/// If the request is rejected before its limits are evaluated, or if authentication failed and the limits admit it.
+pub fn evaluate<'s>(
+    snapshot: &'s Snapshot,
+    request: Request<'_>,
+    now: Time,
+    queue: bool,
+) -> Result<(Matched<'s>, LimitSelection<'s>, Decision), EarlyReject> {
+    let mut matching = Matching::new(snapshot, request, now);
+    let mut matched = loop {
+        match matching.step(&|selected| limit::may_refuse(selected)) {
+            Step::Decide(matched) => break matched,
+            Step::Answer(reject) => return Err(reject),
+            Step::LoadRules { .. } => matching.inputs.without_rules = true,
+            Step::Ask { .. } => matching.inputs.answers = Answers::offline(),
+            Step::Refuse(matched) => {
+                if let Some(decision) = matching.selection.refused_locally(now) {
+                    return Ok((matched, matching.selection, decision));
+                }
+            }
+        }
+    };
+    let decision = matching.selection.decide(now, queue);
+    match matched.reject.take_if(|_| decision.admitted) {
+        Some(reject) => Err(*reject),
+        None => Ok((matched, matching.selection, decision)),
+    }
+}
+
+/// The response to a request that could not be parsed. It is counted like any other.
+pub fn refuse(
+    services: &Services,
+    connection: &Rc<Connection>,
+    deadline: &Rc<Deadline>,
+    error: LocalError,
+) -> Response {
+    let (view, now) = (services.view(), connection.worker.clock().now());
+    let context = RequestContext::new(connection, deadline, &view, now, None);
+    let response = context.refuse(error);
+    context.finish(&view.snapshot, response.with_body())
+}
+
+/// Serves one request. Every response comes from here, also a refusal or an error: the protocols above see no failure.
+/// `deadline` is that of the connection, or of the stream over HTTP/2. Parts of the request head may be gone afterwards, and the
+/// body is.
+pub async fn serve(
+    services: &Services,
+    connection: &Rc<Connection>,
+    deadline: &Rc<Deadline>,
+    head: &mut RequestHead,
+    body: &mut Option<RequestBody>,
+) -> Response {
+    let view = services.view();
+    let now = connection.worker.clock().now();
+    view.snapshot.underscores.clean(&mut head.headers);
+    prefer_target(head);
+    let mut context = RequestContext::new(connection, deadline, &view, now, Some(head));
+    let peer = context.peer(connection);
+    let answered = {
+        // The total timeout holds for everything that is awaited in there.
+        let answering = pin!(respond(&view, &mut context, peer, head, body));
+        deadline.within_total(&connection.worker.deadlines, answering).await
+    };
+    let response = answered.unwrap_or_else(|| context.refuse(LocalError::TimedOut).with_body());
+    if let Some(body) = body.take() {
+        body.drain(head);
+    }
+    context.finish(&view.snapshot, response)
+}
+
+/// Decides on a request, and forwards or answers it. Takes `body` out only if it is forwarded.
+async fn respond(
+    view: &View,
+    context: &mut RequestContext,
+    peer: Peer<'_>,
+    head: &mut RequestHead,
+    body: &mut Option<RequestBody>,
+) -> sluicegate_upstream::Response {
+    // Everything that does not wait is in functions of its own, whose locals are not memory of this future, and other futures
+    // are boxed: a box of at most 1 KiB is allocated fast (decision 26).
+    let disposition = match decide(view, context, Request { head, peer }) {
+        Ok(disposition) => disposition,
+        Err(undecided) => boxed_future(|| decide_waiting(view, *undecided, context)).await,
+    };
+    let mut admitted = match disposition.admitted() {
+        Ok(admitted) => admitted,
+        Err(response) => return response.with_body(),
+    };
+    if !admitted.delay.is_zero() {
+        boxed_future(|| context.wait_for_turn()).await;
+    }
+    let snapshot = &view.snapshot;
+    let mut response: sluicegate_upstream::Response = match &admitted.route.target {
+        Target::Answer { status, body: content, content_type } => {
+            let response = respond::fixed(*status, content.clone(), content_type);
+            if status.as_u16() >= 400 {
+                context.refused(RefusalReason::Respond, None);
+            }
+            context.charge(snapshot, response.status, &response.headers);
+            response.with_body()
+        }
+        Target::Redirect { status, to } => {
+            let response = respond::redirect(
+                *status,
+                &context.location(snapshot, (admitted.route_index, to), head, &admitted.identity),
+            );
+            context.charge(snapshot, response.status, &response.headers);
+            response.with_body()
+        }
+        Target::Upstream { index, original_path } => {
+            if context.is_bounded(view, *index)
+                && let Err(response) = context.take_place(view, *index, head, &admitted.identity).await
+            {
+                return response.with_body();
+            }
+            if let Err(error) = prepare_head(snapshot, context, &mut admitted, *original_path, head) {
+                return context.fail(&error).with_body();
+            }
+            context.set_upstream(*index);
+            let upstream = view.upstream(*index);
+            // In a block of its own: only `outgoing` is held while the server is awaited.
+            let mut outgoing = {
+                let facts = context.forward_facts(snapshot, &admitted);
+                let rules = |headers: &mut Headers| context.apply_header_rules(snapshot, headers);
+                let mut body = body.take().unwrap_or(RequestBody::None);
+                if matches!(body, RequestBody::Http2(_)) && upstream.config().protocol == Protocol::Http1 {
+                    boxed_future(|| body.begin(&head.method)).await;
+                }
+                sluicegate_upstream::prepare(context.exchange(), upstream, &facts, head, body, rules)
+            };
+            let result = match outgoing {
+                Ok(ref mut outgoing) => {
+                    boxed_future(|| sluicegate_upstream::forward(context.exchange(), upstream, outgoing))
+                        .await
+                }
+                Err(error) => Err(error),
+            };
+            context.upstream_answered(&result);
+            match result {
+                Ok(response) => {
+                    context.charge(snapshot, response.status, &response.headers);
+                    response
+                }
+                Err(error) => context.fail(&error).with_body(),
+            }
+        }
+        Target::Usage => respond::capabilities(context.id()).with_body(),
+    };
+    if let Some(headers) = admitted.rate_limit_headers {
+        headers.write(response.status, &mut response.headers);
+    }
+    response
+}
+
+/// Gives the head of a request the target that the route says, and removes the credentials that the upstream must not see.
+///
+/// # Errors
+/// If the route's path template does not apply to the path.
+fn prepare_head(
+    snapshot: &Snapshot,
+    context: &mut RequestContext,
+    admitted: &mut Admitted<'_>,
+    original_path: bool,
+    head: &mut RequestHead,
+) -> Result<(), ForwardError> {
+    let identity = &admitted.identity;
+    match context.rewrite(snapshot, head, identity) {
+        Ok(Some(target)) => head.target = head.target.with(&target),
+        Ok(None) => {
+            if let Some(path) = admitted.normal_path.take().filter(|_| !original_path) {
+                head.target = with_path(&head.target, &path);
+            }
+        }
+        Err(Unwritable) => return Err(ForwardError::Unwritable),
+    }
+    if let Some(jwt) = &snapshot.jwt {
+        jwt.tell_upstream(&mut head.headers, identity.token.as_deref());
+    }
+    if let Some(introspection) = &snapshot.introspection {
+        introspection.tell_upstream(&mut head.headers, identity.token.as_deref());
+    }
+    if snapshot.check.is_some() {
+        Check::clean(&mut head.headers);
+    }
+    Ok(())
+}
+
+/// What a request waits for before its limits are decided.
+enum Undecided<'s, 'r> {
+    /// A step of its matching.
+    Step(Matching<'s, 'r>, Step<'s>),
+    /// The store, which counts some of its limits.
+    Store(Matching<'s, 'r>, Matched<'s>),
+}
+
+/// Matches a request and evaluates its limits, if nothing has to be waited for.
+///
+/// # Errors
+/// What has to be waited for.
+fn decide<'s, 'r>(
+    view: &'s View,
+    context: &mut RequestContext,
+    request: Request<'r>,
+) -> Result<Disposition<'s>, Box<Undecided<'s, 'r>>> {
+    let now = context.begun();
+    let mut matching = Matching::new(&view.snapshot, request, now);
+    let mut matched = match matching.step(&|selected| view.may_refuse(selected, now)) {
+        Step::Decide(matched) if matched.is_to_be_served() => matched,
+        Step::Answer(reject) => {
+            return Ok(Disposition::Answered(answer_early(&reject, view, context, request.head)));
+        }
+        step => return Err(Box::new(Undecided::Step(matching, step))),
+    };
+    context.set_matched(&view.snapshot, &matched, request.head);
+    if let Some(response) = context.shed_by_load(view, request.head, &matched.identity) {
+        return Ok(Disposition::Answered(response));
+    }
+    let mut decision = match view.store_of(&matching.selection) {
+        None => matching.selection.decide(now, true),
+        Some(_) if matching.selection.is_divided() => {
+            return Err(Box::new(Undecided::Store(matching, matched)));
+        }
+        Some(store) => match limit::decide_leased(store, &matching.selection.selected, now) {
+            Some(decision) => decision,
+            None => return Err(Box::new(Undecided::Store(matching, matched))),
+        },
+    };
+    Ok(finish(&matching, &mut matched, &mut decision, view, context))
+}
+
+/// Goes on where [`decide`] stopped.
+async fn decide_waiting<'s>(
+    view: &'s View,
+    undecided: Undecided<'s, '_>,
+    context: &mut RequestContext,
+) -> Disposition<'s> {
+    let (mut matching, mut matched) = match undecided {
+        Undecided::Store(matching, matched) => (matching, matched),
+        Undecided::Step(mut matching, step) => {
+            match match_waiting(view, &mut matching, step, context).await {
+                Ok(matched) => (matching, matched),
+                Err(response) => return Disposition::Answered(response),
+            }
+        }
+    };
+    let now = matching.inputs.now;
+    let mut decision = match view.store_of(&matching.selection) {
+        Some(store) => matching.selection.decide_in_store(store, now).await,
+        None => matching.selection.decide(now, true),
+    };
+    let Some(reject) = matched.reject.take().filter(|_| decision.admitted) else {
+        return finish(&matching, &mut matched, &mut decision, view, context);
+    };
+    let holds = std::mem::take(&mut decision.holds);
+    let evaluated = matched.with_decision(&matching.selection, &decision, now);
+    view.observe(evaluated);
+    context.log_evaluation(evaluated, &view.snapshot.config);
+    let (reject, head) = ((&*reject, holds), matching.request.head);
+    Disposition::Answered(respond_unauthenticated(evaluated, reject, view, context, head).await)
+}
+
+/// Carries out the steps of matching from this one on.
+///
+/// # Errors
+/// The response, if the request is answered without a decision of all of its limits.
+async fn match_waiting<'s>(
+    view: &'s View,
+    matching: &mut Matching<'s, '_>,
+    mut step: Step<'s>,
+    context: &mut RequestContext,
+) -> Result<Matched<'s>, LocalResponse> {
+    let (snapshot, request) = (&view.snapshot, matching.request);
+    let head = request.head;
+    let matched = loop {
+        let Matching { inputs, selection, .. } = &mut *matching;
+        match step {
+            Step::Decide(matched) => break matched,
+            Step::Answer(reject) => return Err(answer_early(&reject, view, context, head)),
+            Step::Refuse(matched) => {
+                context.set_matched(snapshot, &matched, head);
+                if let Some(decision) = selection.refused(view.store_of(selection), inputs.now).await {
+                    let evaluated = matched.with_decision(selection, &decision, inputs.now);
+                    return Err(refuse_limited(evaluated, view, context, head));
+                }
+            }
+            Step::LoadRules { route, questions } => {
+                context.start_timeout(snapshot, route);
+                match &snapshot.rules {
+                    Some(in_force) => inputs.rules.extend(in_force.rules.load(&questions).await),
+                    None => inputs.without_rules = true,
+                }
+                inputs.now = context.now();
+            }
+            Step::Ask { route, question } => {
+                context.start_timeout(snapshot, route);
+                inputs.now = context.ask(&mut inputs.answers, *question, request).await;
+            }
+        }
+        step = matching.step(&|_| false);
+    };
+    context.set_matched(snapshot, &matched, head);
+    if let Some(response) = context.shed_by_load(view, head, &matched.identity) {
+        return Err(response);
+    }
+    if matched.reject.is_none() && matches!(matched.route.target, Target::Usage) {
+        let selected = &matching.selection.selected;
+        let usage = view.usage(selected).await;
+        return Err(respond::usage(matched.static_headers(selected), &usage, matching.inputs.now));
+    }
+    Ok(matched)
+}
+
+/// Counts and logs a decision, and takes what admitted requests hold.
+fn finish<'s>(
+    matching: &Matching<'s, '_>,
+    matched: &mut Matched<'s>,
+    decision: &mut Decision,
+    view: &View,
+    context: &mut RequestContext,
+) -> Disposition<'s> {
+    let evaluated = matched.with_decision(&matching.selection, decision, matching.inputs.now);
+    if !decision.admitted {
+        return Disposition::Answered(refuse_limited(evaluated, view, context, matching.request.head));
+    }
+    view.observe(evaluated);
+    context.log_evaluation(evaluated, &view.snapshot.config);
+    let rate_limit_headers = RateLimitHeaders::new(evaluated.results);
+    context.hold(std::mem::take(&mut decision.holds));
+    Disposition::Admitted(Admitted {
+        route: matched.route,
+        route_index: matched.route_index,
+        identity: std::mem::take(&mut matched.identity),
+        normal_path: matched.normal_path.take(),
+        affinity: matched.affinity,
+        rate_limit_headers,
+        delay: decision.delay,
+    })
+}
+
+/// The response to a request that its limits do not admit.
+fn refuse_limited(
+    evaluated: Evaluated<'_, '_>,
+    view: &View,
+    context: &RequestContext,
+    head: &RequestHead,
+) -> LocalResponse {
+    view.observe(evaluated);
+    context.log_evaluation(evaluated, &view.snapshot.config);
+    if evaluated.decision().unavailable {
+        context.refused(RefusalReason::Store, None);
+        return respond::unavailable(head, context.id());
+    }
+    let reject = evaluated.matched.route.reject.as_ref();
+    let refused = |reason| context.refused(reason, None);
+    let response = respond::refusal(head, evaluated.results, reject, context.id(), refused);
+    context.remember(view, head, &response, |refused| refused.limited(evaluated));
+    response
+}
+
+/// The response to a request that is rejected before its limits are evaluated.
+fn answer_early(
+    reject: &EarlyReject,
+    view: &View,
+    context: &mut RequestContext,
+    head: &RequestHead,
+) -> LocalResponse {
+    context.set_rejected(&view.snapshot, reject, head);
+    match reject {
+        EarlyReject::Preflight { .. } => respond::preflight(context.cors(&view.snapshot), head, context.id()),
+        reject => {
+            let response = early_reject::response(reject, head, context.id());
+            context.remember(view, head, &response, |refused| refused.early(reject.route()));
+            response
+        }
+    }
+}
+
+/// The response to an unauthenticated request that its limits admit. They are charged; those whose cost depends on the
+/// status are settled with the one of the response.
+async fn respond_unauthenticated(
+    evaluated: Evaluated<'_, '_>,
+    (reject, holds): (&EarlyReject, Holds),
+    view: &View,
+    context: &mut RequestContext,
+    head: &RequestHead,
+) -> LocalResponse {
+    context.set_rejected(&view.snapshot, reject, head);
+    context.hold(holds);
+    if !evaluated.decision().delay.is_zero() {
+        context.wait_for_turn().await;
+    }
+    let status = reject.error().map_or(StatusCode::UNAUTHORIZED, LocalError::status);
+    context.charge(&view.snapshot, status, &Headers::new());
+    let mut response = early_reject::response(reject, head, context.id());
+    if let Some(headers) = RateLimitHeaders::new(evaluated.results) {
+        headers.write(response.status, &mut response.headers);
+    }
+    context.remember(view, head, &response, |refused| refused.limited(evaluated));
+    response
+}

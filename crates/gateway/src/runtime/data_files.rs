@@ -1,0 +1,136 @@
+//! Consumers, address lists and upstream certificates: a changed file comes into force without a reload.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use super::supervisor::Supervisor;
+use crate::resources::LoadedConfig;
+use sluicegate_base::file_watch::{Unusable, Watched};
+use sluicegate_config::Config;
+
+/// Why the configuration is loaded again when a file that could not be used has changed.
+pub(super) const REPAIRED: &str = "file repaired";
+
+impl Supervisor {
+    /// Loads the files that have changed. The rest of the configuration stays as it is.
+    pub(super) async fn check_data_files(&mut self) {
+        if let Some((file, watch)) = &mut self.files.consumers
+            && let Some(read) = watch.changed().await
+        {
+            let file = file.clone();
+            let snapshot = self.shared.snapshot.load_full();
+            let read = read.and_then(|consumers| {
+                consumers.check(&snapshot.config, &file.display().to_string())?;
+                Ok(consumers)
+            });
+            self.apply(file, read, |config| config.resources.consumers.as_mut()).await;
+        }
+        let mut at = 0;
+        while let Some((name, file, watch)) = self.files.lists.get_mut(at) {
+            at += 1;
+            let Some(read) = watch.changed().await else { continue };
+            let (name, file) = (name.clone(), file.clone());
+            let of_name = |config: &LoadedConfig| config.lists.iter().position(|list| list.name == name);
+            self.apply(file, read, |config| {
+                let at = of_name(config)?;
+                config.resources.lists.get_mut(at)
+            })
+            .await;
+        }
+        self.check_tls_files().await;
+        let mut at = 0;
+        while let Some((name, watches)) = self.files.upstream_tls.get_mut(at) {
+            at += 1;
+            let mut changed = false;
+            for watch in watches {
+                changed |= watch.changed().await.is_some();
+            }
+            if changed {
+                let name = name.clone();
+                tracing::debug!(upstream = name, "certificates changed");
+                self.apply_upstream_tls(&name).await;
+            }
+        }
+    }
+
+    /// Applies the certificates of an upstream: all of them are valid together, or none is applied.
+    async fn apply_upstream_tls(&mut self, upstream: &str) {
+        let known = |config: &Config| {
+            config.upstreams.iter().position(|known| known.name == upstream && known.tls.is_some())
+        };
+        let before = self.shared.snapshot.load_full();
+        let Some(known_tls) =
+            known(&before.config).and_then(|index| before.config.resources.upstreams[index].as_ref())
+        else {
+            return;
+        };
+        let again = known_tls.clone();
+        let read = sluicegate_base::boxed_future::spawn_blocking(move || again.again()).await;
+        let Ok(read) = read else { return };
+        let wrong = read.as_ref().err().map_or(&[][..], |wrong| &wrong[..]);
+        let mut refused = false;
+        for file in known_tls.files.all() {
+            let mistake = wrong.iter().find(|(path, _)| *path == file.path).map(|(_, mistake)| mistake);
+            refused |= self.record_file(&file.path.display().to_string(), mistake);
+        }
+        let Ok(tls) = read else { return };
+        if refused {
+            let _ = self.reload(REPAIRED).await; // the configuration may have been refused because of this file
+        }
+        let before = self.shared.snapshot.load_full();
+        let Some(index) = known(&before.config) else { return };
+        if before.config.resources.upstreams[index].as_ref() == Some(&tls) {
+            return; // the file was reverted, or the reload has applied it
+        }
+        tracing::info!("the certificates of the upstream {upstream} are in force");
+        let mut config = before.config.clone();
+        config.resources.upstreams[index] = Some(tls);
+        self.put_in_force(config, before.rules(), &before).await;
+        self.update_upstreams();
+    }
+
+    /// Applies the content of a file at its place in the configuration.
+    async fn apply<T: Watched>(
+        &mut self,
+        file: PathBuf,
+        read: Result<Arc<T>, Unusable>,
+        place: impl Fn(&mut LoadedConfig) -> Option<&mut Arc<T>>,
+    ) {
+        let file = file.display().to_string();
+        tracing::debug!(file, usable = read.is_ok(), "file changed");
+        let refused = self.record_file(&file, read.as_ref().err());
+        let Ok(known) = read else { return };
+        if refused {
+            let _ = self.reload(REPAIRED).await; // the configuration may have been refused because of this file
+        }
+        let before = self.shared.snapshot.load_full();
+        let mut config = before.config.clone();
+        let Some(place) = place(&mut config) else { return };
+        if place.is_same(&known) {
+            return; // the file was reverted, or the reload has applied it
+        }
+        tracing::info!("{file} is in force");
+        *place = known;
+        self.put_in_force(config, before.rules(), &before).await;
+    }
+
+    /// Records whether a file could be used. An unusable file changes nothing, is logged once and shown by `GET /status`.
+    /// Returns whether the last configuration was refused, so that it may be accepted with this file.
+    pub(super) fn record_file(&self, file: &str, wrong: Option<&Unusable>) -> bool {
+        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+        match wrong.map(ToString::to_string) {
+            None => _ = status.file_errors.remove(file),
+            Some(report) => {
+                if status.file_errors.get(file) != Some(&report) {
+                    tracing::error!("{report}\nthe previous content of {file} stays in force");
+                }
+                status.file_errors.insert(file.to_owned(), report);
+            }
+        }
+        let refused = status.last_error.is_some();
+        let successful = status.file_errors.is_empty() && !refused;
+        self.shared.metrics.reload_successful.store(u64::from(successful), Ordering::Relaxed);
+        refused
+    }
+}
