@@ -116,6 +116,7 @@ fn asked(args: &Args, admin: &AdminOptions) -> Result<Explanation, String> {
             args.consumer.iter().for_each(|consumer| add("consumer", consumer));
         }
     }
-    let told: Value = AdminClient::new(admin)?.json(&format!("/explain?{}", query.join("&")))?;
-    serde_json::from_value(told).map_err(|error| format!("the gateway answers in another form: {error}"))
+    let explanation: Value = AdminClient::new(admin)?.json(&format!("/explain?{}", query.join("&")))?;
+    serde_json::from_value(explanation)
+        .map_err(|error| format!("the gateway answers in another form: {error}"))
 }

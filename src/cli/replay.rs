@@ -262,7 +262,7 @@ fn replay(
         suggestions,
         trust: {
             let limits: Vec<_> = replay.limits().into_iter().map(|(_, name, count)| (name, count)).collect();
-            let reordered = order::told(&args.logs, &logs);
+            let reordered = order::order_note(&args.logs, &logs);
             replay.trust.findings(&limits, (totals.unmatched, totals.unreadable), reordered.as_deref())
         },
         against: args.against.as_ref().map(ToString::to_string).zip(against),

@@ -356,14 +356,14 @@ impl Reply {
             return None;
         }
         let body: Value = serde_json::from_str(&self.body).ok()?;
-        let mut told = body["detail"].as_str()?.to_owned();
+        let mut text = body["detail"].as_str()?.to_owned();
         for error in body["errors"].as_array().into_iter().flatten() {
             if let (Some(line), Some(detail)) = (error["line"].as_u64(), error["detail"].as_str()) {
                 let field = error["field"].as_str().filter(|field| !field.is_empty());
                 let field = field.map_or(String::new(), |field| format!("{field}: "));
-                told = format!("{told}\n  line {}: {field}{detail}", line + before as u64);
+                text = format!("{text}\n  line {}: {field}{detail}", line + before as u64);
             }
         }
-        Some(told)
+        Some(text)
     }
 }

@@ -107,15 +107,15 @@ fn count(text: &str) -> Result<u64, String> {
     match parse_count(text) {
         Ok(0) => Err("it is at least 1".to_owned()),
         Ok(count) if count > 1_000_000_000_000 => Err("it is at most 1,000,000,000,000".to_owned()),
-        other => other.map_err(told),
+        other => other.map_err(described),
     }
 }
 
 fn rate(text: &str) -> Result<Rate, String> {
-    parse_rate(text).map_err(told)
+    parse_rate(text).map_err(described)
 }
 
-fn told(mistake: Mistake) -> String {
+fn described(mistake: Mistake) -> String {
     match mistake.help {
         Some(help) => format!("{} ({help})", mistake.message),
         None => mistake.message,
@@ -143,11 +143,11 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let figures = args.figures.figures();
     let needs = size(&traffic, &figures);
     if args.json {
-        let told = json!({
+        let described = json!({
             "users": users, "qps": qps, "demand": demand, "limits": limits,
             "admitted": admitted(&traffic), "figures": figures, "layouts": needs,
         });
-        return print_and_exit(&format!("{told:#}\n"));
+        return print_and_exit(&format!("{described:#}\n"));
     }
     print_and_exit(&text(&traffic, &figures, &needs))
 }

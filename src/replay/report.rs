@@ -67,7 +67,7 @@ impl Input<'_> {
         let traffic = |which| statistics.traffic.column(which, axis);
         let limits = self.replay.limits().into_iter().map(|(at, name, count)| {
             let limit = &snapshot.limits[at];
-            let mut told = json!({
+            let mut row = json!({
                 "name": name,
                 "quota": quota(&limit.config.quota),
                 "admitted": count.admitted,
@@ -75,15 +75,15 @@ impl Input<'_> {
                 "shadow_refused": count.shadow_refused,
                 "candidate_refused": count.candidate_refused,
             });
-            if let (Some(found), Some(told)) = (statistics.limits.get(at), told.as_object_mut()) {
+            if let (Some(found), Some(row)) = (statistics.limits.get(at), row.as_object_mut()) {
                 let suggestions = match self.suggestions.get(at) {
                     Some(Ok(all)) => Ok(all.as_slice()),
                     Some(Err(why)) => Err(why.as_str()),
                     None => Ok(&[][..]),
                 };
-                told.extend(of_limit(limit, found, (axis, statistics.all_keys), &shown, suggestions));
+                row.extend(of_limit(limit, found, (axis, statistics.all_keys), &shown, suggestions));
             }
-            told
+            row
         });
         let targets = self.replay.unmatched.targets.top(LISTED);
         json!({
@@ -168,7 +168,7 @@ fn of_limit(
         (..FEW, _) => Some(format!("{clients} clients are few: a share of 0.1 % is less than one of them")),
         _ => None,
     };
-    let told = json!({
+    let row = json!({
         "clients": all_keys.then_some(found.keys.len()),
         "clients_refused": found.keys.values().filter(|key| key.refused > 0).count(),
         "series": { "admitted": found.series.column(0, axis), "refused": found.series.column(1, axis) },
@@ -179,8 +179,8 @@ fn of_limit(
         "suggested": suggested.collect::<Vec<_>>(),
         "suggestion_note": note,
     });
-    match told {
-        Value::Object(told) => told,
+    match row {
+        Value::Object(row) => row,
         _ => serde_json::Map::new(),
     }
 }
@@ -195,8 +195,8 @@ fn spans(refused: &[u64], (from, step, _): Axis) -> Vec<Value> {
             None => spans.push((begin, begin + step, *count)),
         }
     }
-    let told = |(from, to, refused)| json!({ "from": from, "to": to, "refused": refused });
-    spans.into_iter().take(LISTED).map(told).collect()
+    let row = |(from, to, refused)| json!({ "from": from, "to": to, "refused": refused });
+    spans.into_iter().take(LISTED).map(row).collect()
 }
 
 fn of_suggestion(limit: &Limit, suggestion: &Suggestion) -> Value {
@@ -228,8 +228,8 @@ fn quota(quota: &Quota) -> String {
 fn groups(groups: &BTreeMap<Box<str>, Group>) -> Vec<Value> {
     let mut all: Vec<_> = groups.iter().collect();
     all.sort_by_key(|(_, group)| Reverse((group.refused, group.requests)));
-    let told = |(name, group): (_, &Group)| json!({ "name": name, "requests": group.requests, "refused": group.refused });
-    all.into_iter().take(LISTED).map(told).collect()
+    let row = |(name, group): (_, &Group)| json!({ "name": name, "requests": group.requests, "refused": group.refused });
+    all.into_iter().take(LISTED).map(row).collect()
 }
 
 fn of_against(old: &str, against: &Against, axis: Axis, shown: &ShownKeys<'_>) -> Value {
@@ -270,10 +270,10 @@ fn of_comparison(compared: &LimitComparison, limit: &Limit, axis: Axis) -> Value
     let all = std::iter::once(compared.exact()).chain(&compared.algorithms);
     let curve = |judged: &Judged| json!({ "label": judged.label, "counts": judged.admitted.column(0, axis) });
     let windows = compared.windows.iter().enumerate().map(|(index, (slices, judged))| {
-        let mut told = row(judged);
-        told["n"] = (*slices).into();
-        told["mean_error"] = compared.mean_error(index).into();
-        told
+        let mut row = row(judged);
+        row["n"] = (*slices).into();
+        row["mean_error"] = compared.mean_error(index).into();
+        row
     });
     json!({
         "limit": limit.config.name,

@@ -192,8 +192,8 @@ fn foreign_words_at_the_top() {
         ],
     );
     // The password of a store is in no report.
-    let told = check(&file("store: redis://:sesame@127.0.0.1:6379")).rendered;
-    assert!(!told.contains("sesame") && told.contains("write `store: {redis: {url:"), "{told}");
+    let shown = check(&file("store: redis://:sesame@127.0.0.1:6379")).rendered;
+    assert!(!shown.contains("sesame") && shown.contains("write `store: {redis: {url:"), "{shown}");
 }
 
 #[test]

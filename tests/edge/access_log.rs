@@ -116,10 +116,10 @@ fn candidates_are_logged() {
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         (lines.len() == 3).then_some(lines)
     });
-    let told: Vec<_> = lines.iter().map(|line| (line["outcome"].as_str(), line.get("candidate"))).collect();
+    let shown: Vec<_> = lines.iter().map(|line| (line["outcome"].as_str(), line.get("candidate"))).collect();
     let refused = serde_json::json!(["wide"]);
     assert_eq!(
-        told,
+        shown,
         [(Some("admitted"), None), (Some("admitted"), Some(&refused)), (Some("admitted"), Some(&refused))]
     );
 }
@@ -140,8 +140,8 @@ fn the_short_format_names_limits_in_shadow_mode() {
     });
     let shadow =
         |line: &String| line.split(' ').find_map(|word| word.strip_prefix("shadow=")).map(str::to_owned);
-    let told: Vec<_> = lines.iter().map(shadow).collect();
-    assert_eq!(told, [None, Some("one".to_owned()), Some("one,two".to_owned())], "{lines:?}");
+    let shown: Vec<_> = lines.iter().map(shadow).collect();
+    assert_eq!(shown, [None, Some("one".to_owned()), Some("one,two".to_owned())], "{lines:?}");
 }
 
 #[test]

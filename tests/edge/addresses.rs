@@ -29,12 +29,12 @@ fn a_proxy_that_is_not_trusted_is_told_of() {
     let gateway = Gateway::start(&file(""));
     gateway.statuses(2, "/", &[]);
     let count = || gateway.metric("sluicegate_forwarded_ignored_total", &[]);
-    let told = || gateway.admin_get("/status").json()["ignored_forwarded"].clone();
-    assert_eq!((count(), told()), (0.0, Value::Null));
+    let shown = || gateway.admin_get("/status").json()["ignored_forwarded"].clone();
+    assert_eq!((count(), shown()), (0.0, Value::Null));
     assert_eq!(gateway.statuses(3, "/", &from("192.0.2.1")), [429; 3]);
     assert_eq!(count(), 3.0);
     assert_eq!(
-        (&told()["peer"], &told()["requests"], &told()["header"]),
+        (&shown()["peer"], &shown()["requests"], &shown()["header"]),
         (&"127.0.0.1".into(), &3.into(), &"x-forwarded-for".into())
     );
     let cure = "client_ip: {trusted_proxies: [\"127.0.0.1\"]}";
@@ -43,7 +43,7 @@ fn a_proxy_that_is_not_trusted_is_told_of() {
 
     gateway.reload(&file(&format!("{cure}\n")));
     assert_eq!(gateway.statuses(3, "/", &from("192.0.2.1")), [200, 200, 429]);
-    assert_eq!((count(), told()), (3.0, Value::Null));
+    assert_eq!((count(), shown()), (3.0, Value::Null));
 }
 
 /// Where only the number of proxies is known, the address that the outermost one wrote counts, whatever the client sent.

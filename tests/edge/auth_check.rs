@@ -32,9 +32,9 @@ struct Checker {
 impl Checker {
     fn new(status: u16, headers: &[(&'static str, &'static str)]) -> Self {
         let answer = Arc::new(Mutex::new(Answer::Says(status, headers.to_vec())));
-        let told = Arc::clone(&answer);
+        let shown = Arc::clone(&answer);
         let server = Upstream::scripted(move |exchange: &mut Exchange<'_>| {
-            let answer = told.lock().unwrap().clone();
+            let answer = shown.lock().unwrap().clone();
             match answer {
                 Answer::Says(204, headers) => exchange.answer(204, &headers, b""),
                 Answer::Says(status, headers) => exchange.answer(status, &headers, b"secret words"),

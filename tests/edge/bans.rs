@@ -97,8 +97,8 @@ fn a_ban_lasts_as_long_as_it_says() {
             (least - 0.1..=most + 0.1).contains(&left),
             "it has not begun anew: {left}, {least} to {most}"
         );
-        let told = banned.number("retry-after") as f64;
-        assert!((least - 0.1..=3_600.0).contains(&told), "{told}");
+        let shown = banned.number("retry-after") as f64;
+        assert!((least - 0.1..=3_600.0).contains(&shown), "{shown}");
     });
 }
 
@@ -110,9 +110,9 @@ fn a_ban_ends_when_it_says() {
         let refused = || Some(ask(gateway, "k")).filter(|answer| answer.status == 429);
         let banned = until("a request is refused", refused);
         assert_eq!(kind(&banned), ABNORMAL_USAGE);
-        let told = banned.number("retry-after");
-        assert!((1..=2).contains(&told), "{told}");
-        sleep(Duration::from_secs(told));
+        let shown = banned.number("retry-after");
+        assert!((1..=2).contains(&shown), "{shown}");
+        sleep(Duration::from_secs(shown));
         assert_eq!(ask(gateway, "k").status, 200);
         assert_eq!(state(gateway, "k")["banned_for"], 0.0);
     });
@@ -276,12 +276,12 @@ fn a_replay_bans() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = std::fs::read_to_string(folder.path().join("out.jsonl")).unwrap();
     let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told: Vec<(&str, f64)> = rows
+    let shown: Vec<(&str, f64)> = rows
         .iter()
         .map(|row| (row["outcome"].as_str().unwrap(), row["retry_after"].as_f64().unwrap()))
         .collect();
     let refused = |wait| ("refused", wait);
-    assert_eq!(told, [("admitted", 0.0), refused(10.0), refused(5.5), refused(0.1), ("admitted", 0.0)]);
+    assert_eq!(shown, [("admitted", 0.0), refused(10.0), refused(5.5), refused(0.1), ("admitted", 0.0)]);
 }
 
 /// In a cluster a ban stands beside its counter, and holds on every gateway too.
@@ -349,9 +349,9 @@ fn plans_share_bans_and_usage_shows_them() {
         assert_eq!(gateway.get("/usage").json()["limits"][0]["remaining"], 1);
         assert_eq!(statuses(gateway, 2, "unknown"), [200, 429]);
         assert_eq!(kind(&ask(gateway, "k")), ABNORMAL_USAGE, "by address, and so on every plan");
-        let told = gateway.get("/usage");
-        assert_eq!((told.status, &told.json()["limits"][0]["remaining"]), (200, &serde_json::json!(0)));
-        let reset = told.json()["limits"][0]["reset"].as_u64().unwrap();
+        let shown = gateway.get("/usage");
+        assert_eq!((shown.status, &shown.json()["limits"][0]["remaining"]), (200, &serde_json::json!(0)));
+        let reset = shown.json()["limits"][0]["reset"].as_u64().unwrap();
         assert!((3_500..=3_600).contains(&reset), "{reset}");
         assert_eq!(gateway.metric("sluicegate_limit_bans_total", &[("limit", "l")]), 1.0);
     }

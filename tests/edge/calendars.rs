@@ -32,8 +32,8 @@ fn a_month_is_counted_and_told() {
         let after = month("Europe/Berlin");
         for answer in [&admitted, &refused] {
             let policy = |seconds: u64| format!("\"l\";q=4;w={seconds}");
-            let told = answer.header("ratelimit-policy").unwrap();
-            assert!(told == policy(before.0) || told == policy(after.0), "{told}");
+            let shown = answer.header("ratelimit-policy").unwrap();
+            assert!(shown == policy(before.0) || shown == policy(after.0), "{shown}");
         }
         assert_eq!((admitted.status, refused.status), (200, 429));
         let wait = refused.number("retry-after");
@@ -97,8 +97,8 @@ fn usage_shows_the_current_period() {
                 - {name: usage, match: {path: /*}, respond: usage, limits: [l]}\n";
     let before = month("UTC").0 as f64;
     let answer = Setup::default().start(text).get("/");
-    let told = answer.json()["limits"][0]["window"].as_f64().unwrap();
-    assert!(told == before || told == month("UTC").0 as f64, "{told}");
+    let shown = answer.json()["limits"][0]["window"].as_f64().unwrap();
+    assert!(shown == before || shown == month("UTC").0 as f64, "{shown}");
 }
 
 /// A replay counts by the calendar of the log: months end at midnight in their zone, and the day on which summer time
@@ -129,7 +129,7 @@ fn a_replay_counts_by_the_calendar_of_the_log() {
     replay.args(["replay", "log.jsonl", "--decisions", "out.jsonl"]).current_dir(folder.path());
     let output = replay.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told = std::fs::read_to_string(folder.path().join("out.jsonl")).unwrap();
-    let refused: Vec<bool> = told.lines().map(|line| line.contains("refused")).collect();
+    let shown = std::fs::read_to_string(folder.path().join("out.jsonl")).unwrap();
+    let refused: Vec<bool> = shown.lines().map(|line| line.contains("refused")).collect();
     assert_eq!(refused, cases.map(|(_, _, refused)| refused));
 }

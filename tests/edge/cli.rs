@@ -22,9 +22,9 @@ fn check_reports_every_mistake() {
     assert_eq!(folder.run(&["check", "gateway.yaml"]).status.code(), Some(0));
     let bad = folder.run(&["check", "bad.yaml"]);
     assert_eq!(bad.status.code(), Some(1));
-    let told = text(&bad);
+    let shown = text(&bad);
     for word in ["bad.yaml:2:", "bad.yaml:3:", "keys", "did you mean `key`", "2/fortnight", "^"] {
-        assert!(told.contains(word), "{word} is missing in:\n{told}");
+        assert!(shown.contains(word), "{word} is missing in:\n{shown}");
     }
     assert_eq!(folder.run(&["check", "missing.yaml"]).status.code(), Some(1));
 }
@@ -157,10 +157,10 @@ fn replay_reads_the_combined_format() {
     assert_eq!(decisions[2]["retry_after"], 28.0);
     assert_eq!((&decisions[4]["route"], &decisions[4]["limit"]), (&Value::Null, &Value::Null));
     let output = folder.run(&["replay", "access.log"]);
-    let told = text(&output);
+    let shown = text(&output);
     assert!(
-        told.contains("6 requests") && told.contains("4 admitted") && told.contains("1 refused"),
-        "{told}"
+        shown.contains("6 requests") && shown.contains("4 admitted") && shown.contains("1 refused"),
+        "{shown}"
     );
 }
 
@@ -223,10 +223,10 @@ fn replay_reports_lines_that_it_cannot_read() {
     let folder = Folder::with(&[("gateway.yaml", GOOD), ("access.log", &log)]);
     let output = folder.run(&["replay", "access.log", "--decisions", "out.jsonl"]);
     assert_eq!(output.status.code(), Some(0));
-    let told = text(&output);
-    assert!(told.contains("3 lines could not be read"), "{told}");
+    let shown = text(&output);
+    assert!(shown.contains("3 lines could not be read"), "{shown}");
     for place in ["access.log:2:", "access.log:4:", "access.log:6:"] {
-        assert!(told.contains(place), "{place} is missing in:\n{told}");
+        assert!(shown.contains(place), "{place} is missing in:\n{shown}");
     }
     let decisions = folder.read("out.jsonl");
     let numbers: Vec<u64> = decisions.iter().map(|decision| decision["line"].as_u64().unwrap()).collect();

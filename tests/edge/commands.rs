@@ -238,9 +238,9 @@ fn size_computes_what_a_traffic_needs() {
     is(&table, 0, "100,000,000 keys, 100,000,000 requests/s (1.00 a key on average, all alike)");
     is(&table, 0, "one gateway for each key, local");
     let json = size(&[&figures[..], &["--json", "--store-us", "6", "--load", "1"]].concat());
-    let told: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    let exact = &told["layouts"][0];
-    assert_eq!((&exact["layout"], &exact["shards"]), (&"Exact".into(), &600.into()), "{told:#}");
+    let shown: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let exact = &shown["layouts"][0];
+    assert_eq!((&exact["layout"], &exact["shards"]), (&"Exact".into(), &600.into()), "{shown:#}");
     for (wrong, word) in [
         (["--users", "0", "--qps", "1", "--limit", "1/s"], "at least 1"),
         (["--users", "1x", "--qps", "1", "--limit", "1/s"], "such as 20, 10k or 1M"),

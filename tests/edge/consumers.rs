@@ -195,7 +195,7 @@ fn the_upstream_is_told_the_consumer() {
         ("x-consumer_plan", "gold"),
         ("x-consumer-id", "stays"),
     ];
-    let told = |headers: &[(&str, &str)]| {
+    let shown = |headers: &[(&str, &str)]| {
         let before = upstream.seen().len();
         assert_eq!(gateway.ask("GET", "/", &[headers, &spoofed].concat()).status, 200);
         let seen = upstream.wait_for(before + 1).pop().unwrap();
@@ -204,13 +204,13 @@ fn the_upstream_is_told_the_consumer() {
         ["x-consumer-name", "x-consumer-plan"].map(|name| seen.head.one(name).map(str::to_owned))
     };
     let both = |name: &str, plan: &str| [Some(name.to_owned()), Some(plan.to_owned())];
-    assert_eq!(told(&[("x-api-key", "sk-acme")]), both("acme", "pro"));
+    assert_eq!(shown(&[("x-api-key", "sk-acme")]), both("acme", "pro"));
     let in_connection =
         [("x-api-key", "sk-acme"), ("connection", "x-consumer-name, x-consumer-plan, x-other")];
-    assert_eq!(told(&in_connection), both("acme", "pro"), "it cannot be named away");
-    assert_eq!(told(&[("x-api-key", "sk-plain")]), [Some("plain".to_owned()), None]);
-    assert_eq!(told(&[("x-api-key", "sk-nobody")]), [None, None]);
-    assert_eq!(told(&[]), [None, None]);
+    assert_eq!(shown(&in_connection), both("acme", "pro"), "it cannot be named away");
+    assert_eq!(shown(&[("x-api-key", "sk-plain")]), [Some("plain".to_owned()), None]);
+    assert_eq!(shown(&[("x-api-key", "sk-nobody")]), [None, None]);
+    assert_eq!(shown(&[]), [None, None]);
 
     // Behind the body is still in the request.
     let mut client = gateway.client();
@@ -238,8 +238,8 @@ fn the_file_is_loaded_while_serving() {
     gateway.write_file("consumers.yaml", &(entry("acme", "pro") + &entry("gamma", "free")));
     until("the new key is known", || (asked("sk-gamma") == 200).then_some(()));
     assert_eq!((asked("sk-beta"), asked("sk-acme"), asked("sk-acme")), (401, 200, 429));
-    let told = status(&gateway);
-    assert_eq!((&told["consumers"]["consumers"], &told["loaded_at"]), (&Value::from(2), &loaded_at));
+    let shown = status(&gateway);
+    assert_eq!((&shown["consumers"]["consumers"], &shown["loaded_at"]), (&Value::from(2), &loaded_at));
 
     // Another file that is renamed over it, as `consumers add` and editors do.
     let beside = gateway.path("new");
@@ -313,15 +313,15 @@ fn an_invalid_file_keeps_the_previous_consumers() {
     );
     // It may also be seen when only a part of it is written.
     let mistakes = ["consumers.yaml:2: a key is", "consumers.yaml:3: `x` has no key"];
-    let told = until("the mistakes are told", || {
-        error().filter(|told| mistakes.iter().all(|mistake| told.contains(mistake)))
+    let shown = until("the mistakes are told", || {
+        error().filter(|shown| mistakes.iter().all(|mistake| shown.contains(mistake)))
     });
     assert_eq!(successful(), 0.0);
     assert_eq!(gateway.ask("GET", "/", &[("x-api-key", "sk-beta")]).status, 200, "as before");
     assert_eq!(gateway.ask("GET", "/", &[("x-api-key", "open-sesame")]).status, 401);
     sleep(std::time::Duration::from_millis(1_200)); // two looks
     assert_eq!(gateway.times_logged("has 2 mistakes"), 1, "{}", gateway.log());
-    assert!(!gateway.log().contains("open-sesame") && !told.contains("open-sesame"));
+    assert!(!gateway.log().contains("open-sesame") && !shown.contains("open-sesame"));
 
     gateway.write_file("consumers.yaml", &(entry("acme", "pro") + &entry("gamma", "pro")));
     until("a good file is in force", || error().is_none().then_some(()));
@@ -412,8 +412,8 @@ fn a_changed_file_keeps_everything_else() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left behind");
 
     std::fs::write(&path, "- name: broken\n").unwrap();
-    let (code, told) = consumers(&["add", "d"]);
-    assert!(code == Some(1) && told.contains("link.yaml:1: `broken` has no key"), "{told}");
+    let (code, shown) = consumers(&["add", "d"]);
+    assert!(code == Some(1) && shown.contains("link.yaml:1: `broken` has no key"), "{shown}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "- name: broken\n");
     for name in ["", "a b", "a,b", "ž"] {
         assert_eq!(consumers(&["add", name]).0, Some(1), "{name}");

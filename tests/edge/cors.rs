@@ -129,8 +129,8 @@ fn other_origins_are_not_allowed() {
         let answer = preflight(&gateway, "/items", origin, "POST");
         assert_eq!(answer.status, 204);
         varies(&answer);
-        let told = answer.head.headers.iter().filter(|(name, _)| name.starts_with("access-control-"));
-        assert_eq!(told.count(), 0, "{:?}", answer.head);
+        let shown = answer.head.headers.iter().filter(|(name, _)| name.starts_with("access-control-"));
+        assert_eq!(shown.count(), 0, "{:?}", answer.head);
         let answer = gateway.ask("GET", "/items", &[("origin", origin)]);
         assert_eq!((answer.status, shared(&answer)), (200, (vec![], vec![], vec![])));
         varies(&answer);

@@ -92,9 +92,9 @@ fn an_answer_that_is_cut_says_why() {
         assert!(error.is_none_or(|error| line["upstream_error"].as_str().unwrap().contains(error)), "{line}");
         assert_eq!(count(), 1.0, "{path}");
         let id = line["request_id"].as_str().unwrap();
-        let told = gateway.admin_get(&format!("/explain?request={id}")).text();
-        assert!(told.contains(&format!(" bytes: {reason}")), "{told}");
-        assert!(error.is_none_or(|error| told.contains(error)), "{told}");
+        let shown = gateway.admin_get(&format!("/explain?request={id}")).text();
+        assert!(shown.contains(&format!(" bytes: {reason}")), "{shown}");
+        assert!(error.is_none_or(|error| shown.contains(error)), "{shown}");
     }
     for method in ["GET", "HEAD"] {
         assert_eq!(gateway.ask(method, &format!("/{method}"), &[]).status, 200);

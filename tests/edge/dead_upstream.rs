@@ -10,7 +10,7 @@ const FILE: &str = "access_log: {path: access.log}\n\
                     routes: [{name: api, upstream: api}]\n";
 
 #[track_caller]
-fn told(gateway: &Gateway, why: &str) {
+fn log_says(gateway: &Gateway, why: &str) {
     let warnings = || gateway.log().matches("does not serve requests").count();
     until("the log tells", || (warnings() > 0).then_some(()));
     assert_eq!(warnings(), 1, "{}", gateway.log());
@@ -33,7 +33,7 @@ fn a_server_that_refuses_connections_is_reported() {
     for _ in 0..5 {
         assert_eq!(gateway.get("/").status, 502);
     }
-    told(&gateway, "Connection refused");
+    log_says(&gateway, "Connection refused");
     let back = dead.listen();
     std::thread::spawn(move || {
         for mut stream in back.incoming().flatten() {
@@ -56,5 +56,5 @@ fn a_server_that_does_not_answer_is_reported() {
     for _ in 0..3 {
         assert_eq!(gateway.get("/").status, 504);
     }
-    told(&gateway, "no response in time");
+    log_says(&gateway, "no response in time");
 }

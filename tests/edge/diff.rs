@@ -48,9 +48,9 @@ fn what_is_said_of_counters_is_what_happens() {
         let key = if after.contains("[api_key") { "k,127.0.0.1" } else { "k" };
         assert_eq!(gateway.remaining("l", key), left, "{after}");
         let reload = &status(&gateway)["last_reload"];
-        let told = &reload["diff"]["limits"][0];
+        let shown = &reload["diff"]["limits"][0];
         assert_eq!(
-            (&told["name"], &told["fate"], &told["keys"]),
+            (&shown["name"], &shown["fate"], &shown["keys"]),
             (&"l".into(), &fate.into(), &1.into()),
             "{after}"
         );

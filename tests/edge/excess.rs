@@ -99,8 +99,8 @@ fn unused_quota_is_saved() {
 fn explain_knows_the_slower_lane() {
     let gateway = Gateway::start(PENALTY);
     assert_eq!(at_once(&gateway, 4, "/", "a"), (4, 0));
-    let told = gateway.admin_get("/explain?url=http://api.test/&header=x-api-key:%20a").json();
-    assert_eq!(told["outcome"], "admitted", "{told}");
+    let shown = gateway.admin_get("/explain?url=http://api.test/&header=x-api-key:%20a").json();
+    assert_eq!(shown["outcome"], "admitted", "{shown}");
 }
 
 /// A request that waits in the slower lane is one request to a limit in shadow mode: its ban begins after as many as the file says.

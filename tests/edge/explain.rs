@@ -46,18 +46,21 @@ fn what_is_told_is_what_happens() {
         for turn in 0..6 {
             let query = format!("url=/{path}&header=X-Api-Key:%20k1&from=127.0.0.1");
             let watch = Stopwatch::start();
-            let told = explained(&gateway, &query);
-            assert_eq!(told["limits"][0]["remaining"], explained(&gateway, &query)["limits"][0]["remaining"]);
+            let explanation = explained(&gateway, &query);
+            assert_eq!(
+                explanation["limits"][0]["remaining"],
+                explained(&gateway, &query)["limits"][0]["remaining"]
+            );
             let answer = client.ask("GET", &format!("/{path}"), &[("x-api-key", "k1")]);
             let seconds = 1 + watch.elapsed().as_secs();
-            assert_eq!(told["status"], answer.status, "{path} {turn}: {told}");
+            assert_eq!(explanation["status"], answer.status, "{path} {turn}: {explanation}");
             let outcome = if answer.status == 200 { "admitted" } else { "refused" };
             assert_eq!(
-                (&told["outcome"], &told["route"], &told["limit"]),
+                (&explanation["outcome"], &explanation["route"], &explanation["limit"]),
                 (&json!(outcome), &json!(path), &json!(path))
             );
             for (name, value) in
-                told["headers"].as_object().unwrap().iter().filter(|(name, _)| comparable(name))
+                explanation["headers"].as_object().unwrap().iter().filter(|(name, _)| comparable(name))
             {
                 let actual = answer.header(name).unwrap_or_else(|| panic!("{path} {turn}: no {name}"));
                 let numbers = |text: &str| {
@@ -90,7 +93,7 @@ fn an_explanation_names_everything() {
         assert_eq!(output.status.code(), Some(0), "{}", text(&output));
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
-    let told = run(&[
+    let explanation = run(&[
         "GET",
         "https://api.test/v1/x?y=1",
         "-H",
@@ -101,18 +104,21 @@ fn an_explanation_names_everything() {
         "10.1.1.1",
     ]);
     assert_eq!(
-        (&told["route"], &told["client"], &told["outcome"]),
+        (&explanation["route"], &explanation["client"], &explanation["outcome"]),
         (&json!("api"), &json!("203.0.113.9"), &json!("admitted"))
     );
-    assert!(told["client_why"].as_str().unwrap().contains("trusted proxy"), "{told}");
-    assert_eq!(told["passed_over"][0], json!({"route": "login", "why": "no match: method, path"}));
-    assert_eq!(told["passed_over"][1]["route"], "rest");
-    assert!(told["limits"][0]["key"].as_str().unwrap().starts_with("api_key:sha256:"), "{told}");
+    assert!(explanation["client_why"].as_str().unwrap().contains("trusted proxy"), "{explanation}");
+    assert_eq!(explanation["passed_over"][0], json!({"route": "login", "why": "no match: method, path"}));
+    assert_eq!(explanation["passed_over"][1]["route"], "rest");
+    assert!(
+        explanation["limits"][0]["key"].as_str().unwrap().starts_with("api_key:sha256:"),
+        "{explanation}"
+    );
     assert_eq!(
-        (&told["limits"][1]["key"], &told["limits"][1]["remaining"]),
+        (&explanation["limits"][1]["key"], &explanation["limits"][1]["remaining"]),
         (&json!("ip:203.0.113.9"), &json!(100))
     );
-    assert_eq!(told["headers"]["x-ratelimit-remaining"], "4");
+    assert_eq!(explanation["headers"]["x-ratelimit-remaining"], "4");
     let exempt = run(&["GET", "/v1/x", "--from", "192.0.2.7"]);
     assert_eq!(exempt["limits"][1]["outcome"], "exempt", "{exempt}");
     let nowhere = folder.run(&["explain", "--json", "GET", "no path"]);
@@ -143,11 +149,15 @@ fn a_consumer_needs_no_credential() {
     {
         let by_name = run(&["--consumer", consumer]);
         assert_eq!(by_name.status.code(), Some(0), "{}", text(&by_name));
-        let told = serde_json::from_slice::<Value>(&by_name.stdout).unwrap();
-        assert_eq!((&told["consumer"], &told["outcome"]), (&json!(consumer), &json!("admitted")), "{told}");
-        let limit = &told["limits"][0];
-        assert_eq!(limit["key"], format!("consumer:{consumer}"), "{told}");
-        assert_eq!(limit["remaining"], capacity, "{told}");
+        let explanation = serde_json::from_slice::<Value>(&by_name.stdout).unwrap();
+        assert_eq!(
+            (&explanation["consumer"], &explanation["outcome"]),
+            (&json!(consumer), &json!("admitted")),
+            "{explanation}"
+        );
+        let limit = &explanation["limits"][0];
+        assert_eq!(limit["key"], format!("consumer:{consumer}"), "{explanation}");
+        assert_eq!(limit["remaining"], capacity, "{explanation}");
         let by_key = run(&["-H", &format!("X-Api-Key: {key}")]);
         assert_eq!(by_key.stdout, by_name.stdout, "as with the credential");
         for form in
@@ -205,13 +215,13 @@ fn everybody_names_the_same_limit() {
     let mut by_limit: BTreeMap<String, f64> = BTreeMap::new();
     for answer in &refused {
         let id = answer.header("x-request-id").unwrap();
-        let told = explained(&gateway, &format!("request={id}"));
+        let explanation = explained(&gateway, &format!("request={id}"));
         let body = answer.json();
-        assert_eq!(told["limit"], logged[id]["limit"], "{id}");
-        assert_eq!(told["reason"], body["reason"], "{id}");
+        assert_eq!(explanation["limit"], logged[id]["limit"], "{id}");
+        assert_eq!(explanation["reason"], body["reason"], "{id}");
         let violated = body["violated-policies"].as_array().unwrap();
-        assert!(violated.contains(&told["limit"]), "{id}: {told} {body}");
-        let refusing: Vec<&Value> = told["limits"]
+        assert!(violated.contains(&explanation["limit"]), "{id}: {explanation} {body}");
+        let refusing: Vec<&Value> = explanation["limits"]
             .as_array()
             .unwrap()
             .iter()
@@ -219,8 +229,8 @@ fn everybody_names_the_same_limit() {
             .map(|limit| &limit["name"])
             .collect();
         assert_eq!(refusing, violated.iter().collect::<Vec<_>>(), "{id}");
-        assert_eq!(told["headers"]["retry-after"].as_str(), answer.header("retry-after"), "{id}");
-        assert!(answer.header("ratelimit").unwrap().starts_with(&told["limit"].to_string()), "{id}");
+        assert_eq!(explanation["headers"]["retry-after"].as_str(), answer.header("retry-after"), "{id}");
+        assert!(answer.header("ratelimit").unwrap().starts_with(&explanation["limit"].to_string()), "{id}");
         for limit in refusing {
             *by_limit.entry(limit.as_str().unwrap().to_owned()).or_default() += 1.0;
         }
@@ -240,9 +250,9 @@ fn early_refusals_are_remembered() {
     );
     for (path, route, reason) in [("/only", json!("only"), "list"), ("/none", Value::Null, "no_route")] {
         let answer = gateway.get(path);
-        let told = explained(&gateway, &format!("request={}", answer.header("x-request-id").unwrap()));
+        let explanation = explained(&gateway, &format!("request={}", answer.header("x-request-id").unwrap()));
         assert_eq!(
-            (&told["route"], &told["reason"], &told["status"]),
+            (&explanation["route"], &explanation["reason"], &explanation["status"]),
             (&route, &json!(reason), &json!(answer.status))
         );
     }
@@ -271,8 +281,12 @@ fn the_command_asks_a_gateway() {
     gateway.get("/");
     let admin = gateway.admin.to_string();
     let output = program().args(["explain", "GET", "/x", "--admin", &admin, "--json"]).output().unwrap();
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&told["limits"][0]["remaining"], &told["status"]), (&json!(1), &Value::Null), "{told}");
+    let explanation: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&explanation["limits"][0]["remaining"], &explanation["status"]),
+        (&json!(1), &Value::Null),
+        "{explanation}"
+    );
     gateway.get("/");
     let refused = gateway.get("/");
     let id = refused.header("x-request-id").unwrap();
@@ -291,16 +305,23 @@ fn shared_limits_are_explained_by_the_store() {
     let key = [("x-api-key", "k")];
     assert_eq!(one.statuses(1, "/", &key), [200]);
     let query = "url=/&header=x-api-key:k";
-    let told = explained(two, query);
+    let explanation = explained(two, query);
     assert_eq!(
-        (&told["outcome"], &told["limits"][0]["remaining"]),
+        (&explanation["outcome"], &explanation["limits"][0]["remaining"]),
         (&json!("admitted"), &json!(1)),
-        "{told}"
+        "{explanation}"
     );
     assert_eq!(one.statuses(2, "/", &key), [200, 429]);
-    let told = explained(two, query);
-    assert_eq!((&told["outcome"], &told["reason"]), (&json!("refused"), &json!("ban")), "{told}");
+    let explanation = explained(two, query);
+    assert_eq!(
+        (&explanation["outcome"], &explanation["reason"]),
+        (&json!("refused"), &json!("ban")),
+        "{explanation}"
+    );
     let refused = two.ask("GET", "/", &key);
-    let told = explained(two, &format!("request={}", refused.header("x-request-id").unwrap()));
-    assert!(told["limits"][0]["key"].as_str().unwrap().starts_with("api_key:sha256:"), "{told}");
+    let explanation = explained(two, &format!("request={}", refused.header("x-request-id").unwrap()));
+    assert!(
+        explanation["limits"][0]["key"].as_str().unwrap().starts_with("api_key:sha256:"),
+        "{explanation}"
+    );
 }

@@ -23,7 +23,7 @@ fn is_problem(answer: &Response, status: u16, inside: SocketAddr) {
     assert_eq!(answer.status, status, "{answer:?}");
     answer.problem();
     assert_eq!(answer.header("cache-control"), Some("no-store"));
-    let told = format!("{:?}{}", answer.head, answer.text());
+    let shown = format!("{:?}{}", answer.head, answer.text());
     for word in [
         inside.ip().to_string(),
         format!(":{}", inside.port()),
@@ -31,7 +31,7 @@ fn is_problem(answer: &Response, status: u16, inside: SocketAddr) {
         "src/".into(),
         "hyper".into(),
     ] {
-        assert!(!told.contains(&word), "`{word}` is told in {told}");
+        assert!(!shown.contains(&word), "`{word}` is told in {shown}");
     }
 }
 

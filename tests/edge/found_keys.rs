@@ -150,8 +150,8 @@ fn a_key_has_one_text_and_is_found_by_each_form() {
     for (limit, headers, shown, forms) in table() {
         let gateway = start();
         let id = banned(&gateway, limit, headers);
-        for told in texts(&gateway, limit, headers, &id) {
-            assert_eq!(told, *shown, "{limit}");
+        for found in texts(&gateway, limit, headers, &id) {
+            assert_eq!(found, *shown, "{limit}");
         }
         for form in std::iter::once(&shown).chain(&forms) {
             let target = format!("/limits/{limit}/keys/{}", encoded(form));

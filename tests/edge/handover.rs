@@ -342,7 +342,7 @@ fn connections_during_a_restart_under_socket_activation_are_served() {
 
     let notified = UnixDatagram::bind(folder.path().join("notify")).unwrap();
     notified.set_read_timeout(Some(deadline())).unwrap();
-    let told = || {
+    let shown = || {
         let mut buffer = [0; 64];
         let length = notified.recv(&mut buffer).unwrap();
         String::from_utf8_lossy(&buffer[..length]).into_owned()
@@ -355,9 +355,9 @@ fn connections_during_a_restart_under_socket_activation_are_served() {
     let load = || Load::at(edge, 4).pause(Duration::from_millis(10)).anew();
     let mut samples = load().send(50);
     assert_eq!(Client::connect(admin).ask("GET", "/readyz", &[("host", "localhost")]).status, 200);
-    assert_eq!(told(), "READY=1");
+    assert_eq!(shown(), "READY=1");
     assert_eq!(first.end(), Some(0));
-    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(shown(), "STOPPING=1");
     let mut between = Client::connect(edge);
     between.request("GET", "/", &[]);
     // Not before the first has ended: then it closes connections that ask nothing for a moment.
@@ -404,12 +404,12 @@ fn under_socket_activation_a_successor_that_ends_early_is_replaced() {
     old.says("admin on");
     assert_eq!(Client::connect(edge).get("/").status, 200);
     let mut buffer = [0; 64];
-    let mut told = Vec::new();
+    let mut shown = Vec::new();
     notified.set_nonblocking(true).unwrap();
     while let Ok(length) = notified.recv(&mut buffer) {
-        told.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
+        shown.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
     }
-    assert!(told.iter().all(|state| state == "READY=1") && !told.is_empty(), "{told:?}");
+    assert!(shown.iter().all(|state| state == "READY=1") && !shown.is_empty(), "{shown:?}");
     assert_eq!(old.end(), Some(0));
 }
 

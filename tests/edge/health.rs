@@ -17,23 +17,23 @@ const ASKED: &str =
     "health: {path: \"/healthz?x=1\", host: h.test, every: 100ms, timeout: 9s, healthy: 2, unhealthy: 2}";
 
 /// What /status tells of a server.
-fn told(gateway: &Gateway, server: &Server) -> Value {
+fn status_of(gateway: &Gateway, server: &Server) -> Value {
     let name = server.address().to_string();
     let status = gateway.admin_get("/status").json();
     let mut servers = status["upstreams"][0]["servers"].as_array().unwrap().iter();
-    servers.find(|told| told["server"] == name.as_str()).unwrap().clone()
+    servers.find(|shown| shown["server"] == name.as_str()).unwrap().clone()
 }
 
 /// Whether a server is up, in the metrics and in /status.
 fn healthy(gateway: &Gateway, server: &Server) -> bool {
     let name = server.address().to_string();
     let value = gateway.metric("sluicegate_upstream_healthy", &[("upstream", "api"), ("server", &name)]);
-    (value == 1.0) && told(gateway, server)["healthy"] == true
+    (value == 1.0) && status_of(gateway, server)["healthy"] == true
 }
 
 /// Whether a server gets requests.
 fn in_use(gateway: &Gateway, server: &Server) -> bool {
-    told(gateway, server)["in_use"] == true
+    status_of(gateway, server)["in_use"] == true
 }
 
 /// How many of some requests each of both servers gets; all have to be answered.
@@ -57,7 +57,7 @@ fn servers_are_health_checked() {
     servers[1].behave(Behavior::Unhealthy);
     until("it is out", || (!healthy(&gateway, &servers[1])).then_some(()));
     assert_eq!(spread(&gateway, &servers, 20), [20, 0]);
-    let server = told(&gateway, &servers[1]);
+    let server = status_of(&gateway, &servers[1]);
     assert_eq!((&server["state"], &server["in_use"]), (&json!("down"), &json!(false)));
     let (address, check) = (&server["addresses"][0], &server["addresses"][0]["last_check"]);
     assert_eq!((&address["state"], &address["answers"]), (&json!("down"), &json!(false)));
@@ -73,7 +73,7 @@ fn servers_are_health_checked() {
     servers[1].behave(Behavior::Answers);
     until("it is back", || healthy(&gateway, &servers[1]).then_some(()));
     assert!(spread(&gateway, &servers, 20).iter().all(|got| *got > 5));
-    let address = &told(&gateway, &servers[1])["addresses"][0];
+    let address = &status_of(&gateway, &servers[1])["addresses"][0];
     assert_eq!((&address["trouble"], &address["failing_seconds"]), (&Value::Null, &Value::Null));
     assert_eq!((&address["last_check"]["ok"], &address["last_check"]["status"]), (&json!(true), &json!(200)));
 }

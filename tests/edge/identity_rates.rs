@@ -196,7 +196,7 @@ fn a_rule_wins_with(store: &str) {
     };
     let ask = || gateway.ask("GET", "/", &[("x-api-key", "ann")]);
     // Asks without spending anything: a request waits for the rule of its key, but not for longer than a second.
-    let told = |header: &str, numbers: RangeInclusive<u64>| {
+    let shown = |header: &str, numbers: RangeInclusive<u64>| {
         until("the rule is in force", || {
             let usage = gateway.ask("GET", "/usage", &[("x-api-key", "ann")]);
             numbers.contains(&usage.number(header)).then_some(())
@@ -204,13 +204,13 @@ fn a_rule_wins_with(store: &str) {
     };
     assert_eq!(left(&ask()), (50, 49));
     put(&json!({ "limit": "per-consumer", "key": "ann", "rate": "1000/366d" }));
-    told("x-ratelimit-limit", 1000..=1000);
+    shown("x-ratelimit-limit", 1000..=1000);
     assert_eq!(left(&ask()), (1000, 979), "above max_rate, which is for what comes from outside");
     put(&json!({ "limit": "per-consumer", "key": "ann", "mode": "enforce" }));
-    told("x-ratelimit-limit", 50..=50);
+    shown("x-ratelimit-limit", 50..=50);
     assert_eq!(left(&ask()).0, 50);
     put(&json!({ "limit": "per-consumer", "key": "ann", "burst": 3 }));
-    told("x-ratelimit-remaining", 0..=3);
+    shown("x-ratelimit-remaining", 0..=3);
     assert_eq!(left(&ask()), (50, 1), "of a burst of 3, a little was spent, and one more");
     put(&json!({ "limit": "per-consumer", "key": "ann", "exempt": true }));
     until("the key is exempt", || ask().header("x-ratelimit-limit").is_none().then_some(()));
@@ -222,9 +222,9 @@ type Said = Arc<Mutex<Vec<(&'static str, &'static str)>>>;
 /// A gateway whose requests are checked, and what the service says.
 fn checked(limit: &str) -> (Gateway, Upstream, Said) {
     let said = Said::default();
-    let told = Arc::clone(&said);
+    let shown = Arc::clone(&said);
     let checker = Upstream::scripted(move |exchange: &mut Exchange<'_>| {
-        let headers = told.lock().unwrap().clone();
+        let headers = shown.lock().unwrap().clone();
         exchange.answer(200, &headers, b"");
     });
     let yaml = format!(

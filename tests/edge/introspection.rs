@@ -49,10 +49,10 @@ impl Issuer {
     fn new(tokens: &[(&str, Value)]) -> Self {
         let tokens = tokens.iter().map(|(token, claims)| ((*token).to_owned(), claims.clone())).collect();
         let state = Arc::new(Mutex::new(State { tokens, way: Way::Well }));
-        let told = Arc::clone(&state);
+        let found = Arc::clone(&state);
         let server = Upstream::scripted(move |exchange: &mut Exchange<'_>| {
             let body = String::from_utf8(exchange.body().unwrap()).unwrap();
-            let way = told.lock().unwrap().way.clone();
+            let way = found.lock().unwrap().way.clone();
             match way {
                 Way::Says(status, body) => return exchange.answer(status, &[], body.as_bytes()),
                 Way::Hangs => return exchange.silence(),
@@ -62,7 +62,7 @@ impl Issuer {
             let token =
                 body.strip_prefix("token=").and_then(|rest| rest.split_once('&')).map_or("", |(t, _)| t);
             let mut answer =
-                told.lock().unwrap().tokens.get(token).cloned().unwrap_or(json!({ "active": false }));
+                found.lock().unwrap().tokens.get(token).cloned().unwrap_or(json!({ "active": false }));
             if answer.get("active").is_none() {
                 answer["active"] = true.into();
             }

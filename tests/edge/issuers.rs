@@ -37,9 +37,9 @@ enum Answer {
 impl Issuer {
     fn new(answer: Answer) -> Self {
         let answer = Arc::new(Mutex::new(answer));
-        let told = Arc::clone(&answer);
+        let shown = Arc::clone(&answer);
         let server = Upstream::scripted(move |exchange: &mut Exchange<'_>| {
-            let answer = told.lock().unwrap().clone();
+            let answer = shown.lock().unwrap().clone();
             match answer {
                 Answer::Says(body) => exchange.answer(200, &[], body.as_bytes()),
                 Answer::Elsewhere => exchange.answer(302, &[("location", "http://127.0.0.1:1/")], b""),
@@ -325,8 +325,8 @@ fn a_slow_issuer_times_out_and_delays_no_request() {
     let gateway = start(&upstream, &issuer, "");
     issuer.server.wait_for(1);
     assert_eq!(ask(&gateway, &signer.token(&claims())), 401);
-    let told = gateway.admin_get("/status").json()["jwt"]["trouble"].clone();
-    assert!(told.is_null(), "the gateway still waits for the issuer: {told}");
+    let shown = gateway.admin_get("/status").json()["jwt"]["trouble"].clone();
+    assert!(shown.is_null(), "the gateway still waits for the issuer: {shown}");
     assert_eq!(trouble(&gateway), "it did not answer within 5 seconds");
 }
 

@@ -159,8 +159,8 @@ fn a_list_is_loaded_while_serving() {
     assert_eq!(lists(&gateway)[0]["entries"], 2);
 
     gateway.write_file("blocked.txt", "198.51.100.9\n10.0.0/8\nexample.com\n");
-    let told = until("the mistakes are told", error);
-    assert!(told.contains("blocked.txt has 2 mistakes") && told.contains("blocked.txt:2: "), "{told}");
+    let shown = until("the mistakes are told", error);
+    assert!(shown.contains("blocked.txt has 2 mistakes") && shown.contains("blocked.txt:2: "), "{shown}");
     assert_eq!((status("192.0.2.2"), status("198.51.100.9"), successful()), (403, 200, 0.0));
     sleep(std::time::Duration::from_millis(1_200)); // two looks
     assert_eq!(gateway.times_logged("has 2 mistakes"), 1, "{}", gateway.log());

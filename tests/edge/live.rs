@@ -11,8 +11,8 @@ const LIMITS: &str = "limits:\n  per-key: {key: api_key, rate: 2/day}\n  \
     - {name: broken, match: {path: /broken}, respond: {status: 503}}\n";
 
 fn top(gateway: &Gateway, query: &str) -> Vec<(Option<String>, u64)> {
-    let told = gateway.admin_get(&format!("/limits/{query}")).json();
-    let all = told["keys"].as_array().unwrap_or_else(|| panic!("{told}")).iter();
+    let shown = gateway.admin_get(&format!("/limits/{query}")).json();
+    let all = shown["keys"].as_array().unwrap_or_else(|| panic!("{shown}")).iter();
     all.map(|one| (one["key"].as_str().map(str::to_owned), one["count"].as_u64().unwrap())).collect()
 }
 
@@ -44,10 +44,10 @@ fn the_busiest_and_the_most_refused_keys_are_told() {
         String::from_utf8(done.stdout).unwrap()
     };
     let lines = run(&["--json"]);
-    let told: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(told.len(), 3, "a line for each limit");
-    assert_eq!((&told[0]["limit"], &told[0]["gateways"]), (&json!("per-key"), &json!(1)));
-    assert_eq!(told[0]["keys"][0], json!({ "key": two, "count": 5, "error": 0 }));
+    let shown: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(shown.len(), 3, "a line for each limit");
+    assert_eq!((&shown[0]["limit"], &shown[0]["gateways"]), (&json!("per-key"), &json!(1)));
+    assert_eq!(shown[0]["keys"][0], json!({ "key": two, "count": 5, "error": 0 }));
     assert!(run(&["--limit", "per-key", "--by", "requests"]).contains("7  api_key:sha256:3fc4ccfe745870e2"));
 }
 
@@ -62,7 +62,7 @@ fn keys_are_shown_in_full_if_that_is_allowed() {
 
 /// Waits until something is told. Gateways tell each other every five seconds.
 #[track_caller]
-fn told(what: &str, look: impl Fn() -> bool) {
+fn becomes_true(what: &str, look: impl Fn() -> bool) {
     assert!(within(patience(30), || look().then_some(())).is_some(), "not told: {what}");
 }
 
@@ -80,12 +80,12 @@ fn gateways_tell_each_other_their_keys() {
     fleet[1].statuses(4, "/", &[("x-user", "b")]);
     let all = [user("a", 8), user("b", 4)];
     for gateway in &*fleet {
-        told("the keys of all", || top(gateway, "shared/top?by=requests") == all);
-        told("three gateways", || gateway.admin_get("/limits/shared/top").json()["gateways"] == 3);
+        becomes_true("the keys of all", || top(gateway, "shared/top?by=requests") == all);
+        becomes_true("three gateways", || gateway.admin_get("/limits/shared/top").json()["gateways"] == 3);
     }
     assert!(top(&fleet[2], "here/top?by=requests").is_empty(), "this one is not shared");
     redis.kill();
-    told("only its own", || top(&fleet[0], "shared/top?by=requests") == [user("a", 5)]);
+    becomes_true("only its own", || top(&fleet[0], "shared/top?by=requests") == [user("a", 5)]);
 }
 
 /// Each second is told once, with what each limit did, and later answers go on where an earlier one has ended.

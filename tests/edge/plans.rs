@@ -74,7 +74,7 @@ fn a_key_is_shown_with_its_plan() {
         other.iter().for_each(Fleet::up_of);
         let asked = other.as_ref().unwrap_or(&gateway);
         let key = |key: &str| asked.admin_get(&format!("/limits/l/keys/{key}")).json();
-        let numbers = |told: &Value| (told["capacity"].as_u64(), told["remaining"].as_u64());
+        let numbers = |shown: &Value| (shown["capacity"].as_u64(), shown["remaining"].as_u64());
         let bob = key("bob");
         assert_eq!((numbers(&bob), &bob["plan"]), ((Some(20), Some(0)), &json!("free")), "{bob}");
         let cat = key("consumer:cat");
@@ -101,12 +101,12 @@ fn a_key_without_a_known_plan_is_shown_on_each() {
             (&json!("free"), &json!(15)),
             "it has counted the key: {known}"
         );
-        let told = key(&other);
-        let variants = told["variants"].as_array().unwrap_or_else(|| panic!("{told}"));
+        let shown = key(&other);
+        let variants = shown["variants"].as_array().unwrap_or_else(|| panic!("{shown}"));
         let plans: Vec<_> =
             variants.iter().map(|one| (one["plan"].clone(), one["capacity"].as_u64())).collect();
         assert_eq!(plans, [(Value::Null, Some(60)), ("free".into(), Some(20)), ("pro".into(), Some(600))]);
-        assert_eq!(variants[1]["remaining"], 15, "{told}");
+        assert_eq!(variants[1]["remaining"], 15, "{shown}");
     }
 }
 

@@ -86,8 +86,8 @@ fn each_client_has_its_own_connection() {
     let behind = Behind::start(line);
     let gateway = before(&behind, "v1");
     let mut client = gateway.client();
-    let told = ["203.0.113.1", "203.0.113.2", "2001:db8::1", "203.0.113.1"];
-    for address in told {
+    let shown = ["203.0.113.1", "203.0.113.2", "2001:db8::1", "203.0.113.1"];
+    for address in shown {
         assert_eq!(client.ask("GET", "/", &[("x-forwarded-for", address)]).status, 200);
     }
     let port = gateway.edge.port();

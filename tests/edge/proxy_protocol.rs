@@ -22,8 +22,8 @@ fn get(gateway: &Gateway, header: &[u8]) -> String {
 /// An upstream that answers with what it is told of the client, and a gateway before it.
 fn telling(more: &str) -> (Upstream, Gateway) {
     let upstream = Upstream::scripted(|exchange| {
-        let told = exchange.seen.head.all("x-forwarded-for").join("|");
-        exchange.answer(200, &[], told.as_bytes());
+        let shown = exchange.seen.head.all("x-forwarded-for").join("|");
+        exchange.answer(200, &[], shown.as_bytes());
     });
     let yaml = format!(
         "{LISTEN}{more}upstreams: {{api: {{servers: [\"http://{{upstream}}\"]}}}}\nroutes: [{{upstream: api}}]\n"

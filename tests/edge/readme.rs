@@ -100,12 +100,12 @@ fn features_listed_as_missing_are_refused() {
         assert!(file.contains("FIELD"), "where is {place}?");
         let file = file.replace("FIELD", &format!("{name}: {value}"));
         let output = Folder::with(&[("gateway.yaml", &file)]).run(&["check"]);
-        let told = text(&output);
-        let refused = told.lines().any(|line| {
+        let shown = text(&output);
+        let refused = shown.lines().any(|line| {
             line.contains(&format!("unknown key `{name}`"))
                 || line.contains(&format!("`{name}` is not available"))
                 || line.contains(&format!("`{name}: {value}` is not available"))
         });
-        assert!(refused, "{feature} is not refused:\n{told}");
+        assert!(refused, "{feature} is not refused:\n{shown}");
     }
 }

@@ -111,9 +111,9 @@ fn every_error_of_the_gateway_has_its_reason_everywhere() {
             (gateway.metric("sluicegate_refusals_total", &counted) > 0.0).then_some(())
         });
         let status = gateway.admin_get("/status").json();
-        let told = status["refusals"].as_array().unwrap();
+        let shown = status["refusals"].as_array().unwrap();
         let same = |one: &&Value| one["route"] == case.route && one["reason"] == case.reason;
-        assert!(told.iter().any(|one| same(&one) && one["count"].as_u64() > Some(0)), "{what}: {status}");
+        assert!(shown.iter().any(|one| same(&one) && one["count"].as_u64() > Some(0)), "{what}: {status}");
     }
     gate.open();
     assert_eq!(gateway.get("/api").status, 200);

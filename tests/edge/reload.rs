@@ -92,8 +92,8 @@ fn a_reload_can_be_asked_for() {
     assert_eq!((answer.status, answer.json()["generation"].as_u64()), (200, Some(before + 1)));
     gateway.write(&limit("rate: 3000/day"));
     assert_eq!(gateway.admin_change("POST", "/reload").status, 200);
-    let told = gateway.ask("GET", "/", &KEY);
-    assert_eq!(told.header("ratelimit-policy"), Some("\"l\";q=3000;w=86400"), "in force when it answers");
+    let shown = gateway.ask("GET", "/", &KEY);
+    assert_eq!(shown.header("ratelimit-policy"), Some("\"l\";q=3000;w=86400"), "in force when it answers");
 }
 
 /// A reload keeps counters: what was spent stays spent, whatever else changes.
@@ -309,8 +309,8 @@ fn a_bad_file_changes_nothing() {
     }
     gateway.signal("HUP");
     let status = gateway.admin_get("/status").json();
-    let told = status["last_reload_error"].as_str().unwrap();
-    assert!(told.contains("wibble") && told.contains("ten/day"), "all that is wrong is told: {told}");
+    let shown = status["last_reload_error"].as_str().unwrap();
+    assert!(shown.contains("wibble") && shown.contains("ten/day"), "all that is wrong is told: {shown}");
     assert_eq!((gateway.generation(), gateway.remaining("l", "k")), (good, 6));
     assert_eq!(gateway.admin_get("/readyz").status, 200);
     assert_eq!(gateway.statuses(2, "/", &KEY), [200, 200]);
@@ -350,8 +350,8 @@ fn a_listener_that_cannot_be_opened_changes_nothing() {
     until("the file is refused", || {
         (gateway.metric("sluicegate_config_last_reload_successful", &[]) == 0.0).then_some(())
     });
-    let told = gateway.admin_get("/status").json()["last_reload_error"].to_string();
-    assert!(told.contains(&address.to_string()), "{told}");
+    let shown = gateway.admin_get("/status").json()["last_reload_error"].to_string();
+    assert!(shown.contains(&address.to_string()), "{shown}");
     assert_eq!(gateway.get("/").header("ratelimit-policy"), Some("\"l\";q=10;w=86400"));
     drop(taken);
     until("the address is taken when it is free", || (gateway.generation() == 2).then_some(()));

@@ -19,8 +19,9 @@ fn report(folder: &Folder, args: &[&str]) -> Value {
 /// What a report says under "Can this be trusted?", a line for each finding.
 fn trust(report: &Value) -> String {
     let all = report["trust"].as_array().unwrap().iter();
-    let told = |one: &Value| format!("{}: {}", one["level"].as_str().unwrap(), one["text"].as_str().unwrap());
-    all.map(told).collect::<Vec<_>>().join("\n")
+    let shown =
+        |one: &Value| format!("{}: {}", one["level"].as_str().unwrap(), one["text"].as_str().unwrap());
+    all.map(shown).collect::<Vec<_>>().join("\n")
 }
 
 fn json_line(second: u64, ip: u64) -> String {

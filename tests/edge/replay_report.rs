@@ -41,7 +41,7 @@ fn log() -> String {
     all.into_iter().map(line).collect()
 }
 
-fn report(folder: &Folder, args: &[&str]) -> Value {
+fn replay(folder: &Folder, args: &[&str]) -> Value {
     let output = folder.run(&[&["replay", "log", "--json"], args].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     serde_json::from_slice(&output.stdout).unwrap()
@@ -60,8 +60,8 @@ fn a_suggestion_keeps_its_promise() {
         "algorithm: sliding_log, rate: 5/min",
     ] {
         let folder = Folder::with(&[("gateway.yaml", &rules(limit)), ("log", &log())]);
-        let told = report(&folder, &[]);
-        let found = &told["limits"][0];
+        let report = replay(&folder, &[]);
+        let found = &report["limits"][0];
         assert_eq!(found["clients"], 2_000, "{limit}");
         assert_eq!(found["suggested"].as_array().unwrap().len(), 3, "{limit}: {found}");
         for suggestion in found["suggested"].as_array().unwrap() {
@@ -70,7 +70,7 @@ fn a_suggestion_keeps_its_promise() {
             let replayed = |count: u64| {
                 let file = rules(&limit.replace("rate: 5/min", &format!("rate: {count}/min")));
                 std::fs::write(folder.path("gateway.yaml"), file).unwrap();
-                report(&folder, &[])["limits"][0]["clients_refused"].as_u64().unwrap()
+                replay(&folder, &[])["limits"][0]["clients_refused"].as_u64().unwrap()
             };
             let count: u64 = rate.strip_suffix("/min").unwrap().parse().unwrap();
             let refused = replayed(count);
@@ -90,19 +90,19 @@ fn the_report_is_also_json() {
         "{\"time\": 1719850000.2, \"client_ip\": \"203.0.113.9\", \"path\": \"/none\"}\n"
     );
     let folder = Folder::with(&[("gateway.yaml", &rules("rate: 1/min")), ("log", lines)]);
-    let told = report(&folder, &[]);
+    let report = replay(&folder, &[]);
     for (field, value) in [("lines", 4), ("unreadable", 1), ("unmatched", 1), ("admitted", 1), ("refused", 1)]
     {
-        assert_eq!(told[field], value, "{field}: {told}");
+        assert_eq!(report[field], value, "{field}: {report}");
     }
-    let limit = &told["limits"][0];
+    let limit = &report["limits"][0];
     assert_eq!(
         (&limit["name"], &limit["admitted"], &limit["refused"]),
         (&json!("per-ip"), &json!(1), &json!(1))
     );
     assert_eq!((&limit["top_refused"][0]["key"], &limit["clients"]), (&json!("ip:203.0.113.9"), &json!(1)));
-    assert_eq!((&told["against"], &told["algorithms"]), (&Value::Null, &Value::Null));
-    assert_eq!(told["unmatched_paths"][0]["count"], 1);
+    assert_eq!((&report["against"], &report["algorithms"]), (&Value::Null, &Value::Null));
+    assert_eq!(report["unmatched_paths"][0]["count"], 1);
 }
 
 /// Two configurations in one pass: who is newly refused and who is freed.
@@ -113,9 +113,9 @@ fn rules_are_compared() {
         ("old.yaml", &rules("rate: 4/min").replace("/v1/*", "/v1/x")),
         ("log", &log()),
     ]);
-    let one = |config: &str| report(&folder, &["--config", config])["refused"].as_u64().unwrap();
+    let one = |config: &str| replay(&folder, &["--config", config])["refused"].as_u64().unwrap();
     let (old, new) = (one("old.yaml"), one("gateway.yaml"));
-    let against = &report(&folder, &["--against", "old.yaml", "--decisions", "out.jsonl"])["against"];
+    let against = &replay(&folder, &["--against", "old.yaml", "--decisions", "out.jsonl"])["against"];
     let (newly, freed) = (against["newly_refused"].as_u64().unwrap(), against["freed"].as_u64().unwrap());
     assert!(newly > 0 && old + newly - freed == new, "{old} {new} {newly} {freed}");
     let rows = folder.read("out.jsonl");
@@ -141,7 +141,7 @@ fn arrivals_are_restored() {
     line(30, 2, "0.1");
     line(31, 2, "10.0");
     let folder = Folder::with(&[("gateway.yaml", &rules("rate: 2/s")), ("log", &lines)]);
-    let spread = report(&folder, &["--decisions", "out.jsonl"]);
+    let spread = replay(&folder, &["--decisions", "out.jsonl"]);
     assert_eq!(spread["refused"], 7, "two, and what refills within the second: {spread}");
     let assumed = spread["assumptions"].to_string();
     for word in ["10 requests are whole seconds", "2 requests arrived earlier"] {
@@ -149,7 +149,7 @@ fn arrivals_are_restored() {
     }
     let order: Vec<u64> = folder.read("out.jsonl").iter().map(|row| row["line"].as_u64().unwrap()).collect();
     assert_eq!(order[10..], [12, 11], "it arrived first");
-    let literal = report(&folder, &["--spread", "off", "--times", "arrival", "--decisions", "out.jsonl"]);
+    let literal = replay(&folder, &["--spread", "off", "--times", "arrival", "--decisions", "out.jsonl"]);
     assert_eq!((&literal["refused"], &literal["assumptions"]), (&json!(8), &json!([])));
 }
 
@@ -167,8 +167,8 @@ fn algorithms_are_compared() {
         );
     }
     let folder = Folder::with(&[("gateway.yaml", &rules("rate: 30/min")), ("log", &lines)]);
-    let told = report(&folder, &["--compare-algorithms", "--report", "report.html"]);
-    let compared = &told["algorithms"][0];
+    let report = replay(&folder, &["--compare-algorithms", "--report", "report.html"]);
+    let compared = &report["algorithms"][0];
     assert_eq!((&compared["limit"], &compared["rate"]), (&json!("per-ip"), &json!("30/min")));
     let of = |label: &str| {
         let rows = compared["rows"].as_array().unwrap();
@@ -245,7 +245,7 @@ fn every_suggestion_is_replayed() {
         let names = if limit.contains("all:") { "per-ip, all" } else { "per-ip" };
         let with = |rate: &str| file(&format!("  {}", limit.replace("RATE", rate)), names);
         let folder = Folder::with(&[("gateway.yaml", &with(own)), ("log", &log)]);
-        let told = report(&folder, &[]);
+        let report = replay(&folder, &[]);
         let of = |report: &Value| -> Value {
             report["limits"]
                 .as_array()
@@ -255,12 +255,12 @@ fn every_suggestion_is_replayed() {
                 .unwrap()
                 .clone()
         };
-        let suggested = of(&told)["suggested"].as_array().unwrap().clone();
-        assert!(!suggested.is_empty(), "{limit}: {}", of(&told));
+        let suggested = of(&report)["suggested"].as_array().unwrap().clone();
+        assert!(!suggested.is_empty(), "{limit}: {}", of(&report));
         for suggestion in suggested {
             let rate = suggestion["rate"].as_str().unwrap();
             std::fs::write(folder.path("gateway.yaml"), with(&format!("rate: {rate}"))).unwrap();
-            let refused = of(&report(&folder, &[]))["clients_refused"].as_u64().unwrap();
+            let refused = of(&replay(&folder, &[]))["clients_refused"].as_u64().unwrap();
             assert_eq!(suggestion["clients_refused"], refused, "{limit} {rate}");
             let promised = suggestion["refused_clients"].as_f64().unwrap();
             assert!(refused as f64 <= promised * 100.0, "{limit} {rate}: {refused} of 100, {promised}");
@@ -279,8 +279,8 @@ fn what_is_enough_is_not_raised() {
         .collect();
     let limit = "algorithm: sliding_window, rate: 5/min, cost: {status: [401]}";
     let folder = Folder::with(&[("gateway.yaml", &rules(limit)), ("log", &log)]);
-    let told = report(&folder, &[]);
-    let found = &told["limits"][0];
+    let report = replay(&folder, &[]);
+    let found = &report["limits"][0];
     assert_eq!(found["clients_refused"], 0, "{found}");
     for suggestion in found["suggested"].as_array().unwrap() {
         let count: u64 = suggestion["rate"].as_str().unwrap().strip_suffix("/min").unwrap().parse().unwrap();
@@ -300,9 +300,9 @@ fn algorithms_count_late_costs() {
     let log: String = (0..10).map(line).collect();
     let limit = "algorithm: fixed_window, rate: 1000/min, cost: {bytes: response, request: 0}";
     let folder = Folder::with(&[("gateway.yaml", &rules(limit)), ("log", &log)]);
-    let told = report(&folder, &["--compare-algorithms"]);
-    assert_eq!(told["refused"], 8, "two use the limit up: {told}");
-    let rows = told["algorithms"][0]["rows"].as_array().unwrap();
+    let report = replay(&folder, &["--compare-algorithms"]);
+    assert_eq!(report["refused"], 8, "two use the limit up: {report}");
+    let rows = report["algorithms"][0]["rows"].as_array().unwrap();
     let of =
         |label: &str| rows.iter().find(|row| row["label"] == label).unwrap()["refused"].as_u64().unwrap();
     assert_eq!((of("exact sliding log"), of("fixed window")), (8, 8));

@@ -45,8 +45,8 @@ fn left(gateway: &Gateway, key: &str) -> (u64, u64) {
 #[track_caller]
 pub(crate) fn in_force(gateway: &Gateway, key: &str, limit: u64) {
     until("the rule is in force", || {
-        let told = gateway.ask("GET", "/usage", &[("x-api-key", key)]);
-        (told.number("x-ratelimit-limit") == limit).then_some(())
+        let shown = gateway.ask("GET", "/usage", &[("x-api-key", key)]);
+        (shown.number("x-ratelimit-limit") == limit).then_some(())
     });
 }
 
@@ -315,11 +315,11 @@ fn foreign_files_are_refused() {
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let told = second("a.yaml", &file);
-    assert!(told.contains("another gateway"), "{told}");
+    let shown = second("a.yaml", &file);
+    assert!(shown.contains("another gateway"), "{shown}");
     std::fs::write(folder.path().join("notes.txt"), "my notes, not a database").unwrap();
-    let told = second("b.yaml", "notes.txt");
-    assert!(told.contains("notes.txt"), "{told}");
+    let shown = second("b.yaml", "notes.txt");
+    assert!(shown.contains("notes.txt"), "{shown}");
     assert_eq!(std::fs::read_to_string(folder.path().join("notes.txt")).unwrap(), "my notes, not a database");
     assert_eq!(left(&gateway, "k"), (5, 4), "the first one serves");
 }
@@ -336,7 +336,7 @@ fn the_command() {
         let output = command.arg("rules").args(arguments).args(["--admin", &admin]).output().unwrap();
         (output.status.code().unwrap(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
-    let (code, told) = run(&[
+    let (code, shown) = run(&[
         "set",
         "acme",
         "--limit",
@@ -348,11 +348,11 @@ fn the_command() {
         "--note",
         "they asked",
     ]);
-    assert!(code == 0 && told.contains("they asked"), "{told}");
+    assert!(code == 0 && shown.contains("they asked"), "{shown}");
     in_force(&gateway, "k1", 50);
     assert_eq!(run(&["list"]), (0, "acme\tper-key\tk1\trate 50/366d\tversion 1\n".to_owned()));
-    let (code, told) = run(&["set", "bad", "--limit", "per-key", "--key", "k1", "--rate", "50"]);
-    assert!(code == 1 && told.contains("expected a rate"), "{told}");
+    let (code, shown) = run(&["set", "bad", "--limit", "per-key", "--key", "k1", "--rate", "50"]);
+    assert!(code == 1 && shown.contains("expected a rate"), "{shown}");
     let (_, exported) = run(&["export"]);
     std::fs::write(folder.path().join("rules.ndjson"), exported.replace("k1", "k9")).unwrap();
     assert_eq!(
@@ -369,28 +369,28 @@ fn the_command() {
         })
         .collect();
     std::fs::write(folder.path().join("many.ndjson"), many.replace("m6\",\"limit", "m 6\",\"limit")).unwrap();
-    let (code, told) = run(&["import", "many.ndjson", "--batch", "3"]);
+    let (code, shown) = run(&["import", "many.ndjson", "--batch", "3"]);
     assert!(
-        code == 1 && told.contains("line 7: id: ") && told.contains("lines 1 to 6 are written"),
-        "{told}"
+        code == 1 && shown.contains("line 7: id: ") && shown.contains("lines 1 to 6 are written"),
+        "{shown}"
     );
     std::fs::write(folder.path().join("many.ndjson"), many).unwrap();
     assert_eq!(run(&["import", "many.ndjson", "--batch", "7"]), (0, "1 rules changed\n".to_owned()));
     assert_eq!(run(&["import", "many.ndjson", "--batch", "4"]), (0, "0 rules changed\n".to_owned()));
     std::fs::write(folder.path().join("many.ndjson"), "").unwrap();
     assert_eq!(run(&["import", "many.ndjson"]), (0, "0 rules changed\n".to_owned()));
-    let (code, told) = run(&["rm", "acme", "--dry-run"]);
-    assert!(code == 0 && told.contains("\"dry_run\": true"), "{told}");
-    let (code, told) = run(&["patch", "acme", "{\"rate\": \"60/366d\"}", "--if-match", "2"]);
-    assert!(code == 0 && told.contains("60/366d") && told.contains("they asked"), "{told}");
+    let (code, shown) = run(&["rm", "acme", "--dry-run"]);
+    assert!(code == 0 && shown.contains("\"dry_run\": true"), "{shown}");
+    let (code, shown) = run(&["patch", "acme", "{\"rate\": \"60/366d\"}", "--if-match", "2"]);
+    assert!(code == 0 && shown.contains("60/366d") && shown.contains("they asked"), "{shown}");
     in_force(&gateway, "k9", 60);
     let (_, listed) = run(&["list", "--key", "k9"]);
     let version = listed.trim().rsplit(' ').next().unwrap();
     assert_eq!(run(&["rm", "acme", "--if-match", "2"]).0, 1, "it has another version");
     assert_eq!(run(&["rm", "acme", "--if-match", version]).0, 0);
     in_force(&gateway, "k9", 5);
-    let (code, told) = run(&["get", "acme"]);
-    assert!(code == 1 && told.contains("there is no rule `acme`"), "{told}");
+    let (code, shown) = run(&["get", "acme"]);
+    assert!(code == 1 && shown.contains("there is no rule `acme`"), "{shown}");
     let changes = gateway.admin_get("/rules:changes?since=1").text();
     assert_eq!(changes.lines().count(), 10, "{changes}");
 }

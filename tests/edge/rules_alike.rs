@@ -88,10 +88,10 @@ fn the_same_rule_applies_on_both() {
 fn rules_begin_and_end_while_their_source_is_away() {
     let is_away = Arc::new(AtomicBool::new(false));
     let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(3);
-    let told = Arc::clone(&is_away);
+    let shown = Arc::clone(&is_away);
     let service = Upstream::scripted(move |exchange| {
         let target = exchange.seen.target.clone();
-        if told.load(Ordering::SeqCst) {
+        if shown.load(Ordering::SeqCst) {
             return exchange.close();
         }
         match target.contains(":changes") {

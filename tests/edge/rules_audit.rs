@@ -85,8 +85,8 @@ fn changes_are_recorded() {
         "listen: [\"127.0.0.1:0\"]\nroutes: [{respond: {status: 200}}]\n",
     )
     .unwrap();
-    let told = folder.run(&["replay", "past.log"]);
-    assert_eq!(told.status.code(), Some(0), "{}", crate::harness::folder::text(&told));
+    let seen = folder.run(&["replay", "past.log"]);
+    assert_eq!(seen.status.code(), Some(0), "{}", crate::harness::folder::text(&seen));
 }
 
 /// So is a pardon, and its key is shown as logs show keys; one that found nothing changed nothing.
@@ -112,6 +112,6 @@ fn pardons_are_recorded() {
     assert_eq!(line["limit"], "per-key");
     assert_eq!(line["key"], "api_key:sha256:6ab9f1eb8f7d3388");
     assert!(line["time"].as_str().unwrap().starts_with("20"));
-    let told = "admin (127.0.0.1) pardoned the key api_key:sha256:6ab9f1eb8f7d3388 of limit per-key";
-    assert_eq!(gateway.times_logged(told), 1, "{}", gateway.log());
+    let seen = "admin (127.0.0.1) pardoned the key api_key:sha256:6ab9f1eb8f7d3388 of limit per-key";
+    assert_eq!(gateway.times_logged(seen), 1, "{}", gateway.log());
 }

@@ -92,13 +92,13 @@ const CLOSES: u8 = 4;
 #[test]
 fn a_service_may_be_away() {
     let mode = Arc::new(AtomicU8::new(RIGHT));
-    let told = Arc::clone(&mode);
+    let shown = Arc::clone(&mode);
     let service = Upstream::scripted(move |exchange| {
         let target = exchange.seen.target.to_owned();
         if target.starts_with("/v1/rules:changes") {
             return exchange.answer(404, &[], b"");
         }
-        match told.load(Ordering::SeqCst) {
+        match shown.load(Ordering::SeqCst) {
             RIGHT if target.contains("key=k1&") => {
                 let rules = br#"{"rules":[{"id":"a","limit":"per-key","key":"k1","rate":"50/366d"}]}"#;
                 exchange.answer(200, &[], rules);

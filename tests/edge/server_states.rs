@@ -20,17 +20,17 @@ fn path(server: &Server) -> String {
 fn set(gateway: &Gateway, server: &Server, state: &str) -> Value {
     let answer = gateway.admin_put(&path(server), &json!({ "state": state }).to_string());
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let told = answer.json();
-    assert_eq!((&told["upstream"], &told["state"]), (&json!("api"), &json!(state)));
-    told
+    let shown = answer.json();
+    assert_eq!((&shown["upstream"], &shown["state"]), (&json!("api"), &json!(state)));
+    shown
 }
 
 /// What /status tells of a server.
-fn told(gateway: &Gateway, server: &Server) -> Value {
+fn status_of(gateway: &Gateway, server: &Server) -> Value {
     let name = server.address().to_string();
     let status = gateway.admin_get("/status").json();
     let mut servers = status["upstreams"][0]["servers"].as_array().unwrap().iter();
-    servers.find(|told| told["server"] == name.as_str()).unwrap().clone()
+    servers.find(|shown| shown["server"] == name.as_str()).unwrap().clone()
 }
 
 fn ask(gateway: &Gateway, target: &str) -> Client {
@@ -73,7 +73,7 @@ fn a_drained_server_finishes_its_requests_and_gets_no_others() {
         assert_eq!(gateway.statuses(10, "/", &[]), [200; 10]);
         // The second slow request may have been on its way when the first was seen.
         assert!(drained.requests() <= before + 1 && other.requests() >= 10, "{balance}");
-        let server = told(&gateway, drained);
+        let server = status_of(&gateway, drained);
         assert_eq!(
             (&server["state"], &server["healthy"], &server["in_use"]),
             (&json!("drain"), &json!(false), &json!(false))
@@ -93,7 +93,7 @@ fn a_drained_server_finishes_its_requests_and_gets_no_others() {
 
         set(&gateway, drained, "ready");
         assert_eq!(
-            (told(&gateway, drained)["state"].clone(), metric("sluicegate_upstream_server_ready")),
+            (status_of(&gateway, drained)["state"].clone(), metric("sluicegate_upstream_server_ready")),
             (json!("up"), 1.0)
         );
         if balance != "{hash: ip}" {
@@ -164,7 +164,7 @@ fn retries_and_ejections_know_the_states() {
     servers[0].behave(Behavior::Disconnects);
     assert_eq!(gateway.statuses(3, "/", &[]), [502; 3]);
     assert_eq!(servers[1].requests(), 0);
-    assert_eq!(told(&gateway, &servers[0])["in_use"], true);
+    assert_eq!(status_of(&gateway, &servers[0])["in_use"], true);
     assert_eq!(gateway.metric("sluicegate_upstream_ejections_total", &[("upstream", "api")]), 0.0);
     servers[0].behave(Behavior::Answers);
     assert_eq!(spread(&gateway, &servers, 3), [3, 0]);
@@ -174,7 +174,7 @@ fn retries_and_ejections_know_the_states() {
     servers[0].behave(Behavior::Disconnects);
     until("it is ejected", || {
         gateway.get("/");
-        (told(&gateway, &servers[0])["state"] == "ejected").then_some(())
+        (status_of(&gateway, &servers[0])["state"] == "ejected").then_some(())
     });
     servers[0].behave(Behavior::Answers);
     set(&gateway, &servers[0], "drain");
@@ -212,7 +212,7 @@ fn reloads_keep_the_states() {
     let gateway = setup.workers(2).start(&two("retries: 0"));
     set(&gateway, &servers[0], "maintenance");
     gateway.reload(&two("retries: 1, balance: random"));
-    assert_eq!(told(&gateway, &servers[0])["state"], "maintenance");
+    assert_eq!(status_of(&gateway, &servers[0])["state"], "maintenance");
     assert_eq!(spread(&gateway, &servers, 10), [0, 10]);
     let alone = "upstreams: {api: {servers: [\"http://{1}\"]}}\nroutes: [{name: api, match: {path: /*}, upstream: api}]\n";
     gateway.reload(alone);
@@ -241,13 +241,13 @@ fn maintenance_stops_health_checks() {
     assert_eq!(servers[0].health_checks(), before);
     servers[1].behave(Behavior::Unhealthy);
     until("the check of the drained server fails", || {
-        let address = &told(&gateway, &servers[1])["addresses"][0];
+        let address = &status_of(&gateway, &servers[1])["addresses"][0];
         (address["answers"] == false && address["state"] == "drain").then_some(())
     });
     set(&gateway, &servers[0], "ready");
     checks(&servers[0], 1);
     set(&gateway, &servers[1], "ready");
-    assert_eq!(told(&gateway, &servers[1])["state"], "down", "what its health checks have shown holds");
+    assert_eq!(status_of(&gateway, &servers[1])["state"], "down", "what its health checks have shown holds");
     assert_eq!(spread(&gateway, &servers, 5), [5, 0]);
 }
 

@@ -228,8 +228,8 @@ fn sessions_are_resumed() {
 #[test]
 fn upstreams_get_the_scheme_https() {
     let upstream = Upstream::scripted(|exchange| {
-        let told = exchange.seen.head.all("x-forwarded-proto").join(",");
-        exchange.answer(200, &[], told.as_bytes());
+        let reply = exchange.seen.head.all("x-forwarded-proto").join(",");
+        exchange.answer(200, &[], reply.as_bytes());
     });
     let authority = Authority::new();
     let own = authority.sign(&["api.test"]);
@@ -293,9 +293,9 @@ fn handshakes_have_a_deadline() {
     plain.send("GET / HTTP/1.1\r\nHost: api.test\r\n\r\n");
     assert_eq!(connect(&gateway, &authority.client(None), "api.test").unwrap().ask("/", &[]).unwrap().0, 200);
     assert!(silent.is_closed() && slow.is_closed());
-    let mut told = Vec::new();
-    let _ = std::io::Read::read_to_end(&mut plain.reader.stream, &mut told); // an alert, and the end
-    assert!(told.len() <= 7 && !told.starts_with(b"HTTP"), "{told:?}");
+    let mut reply = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut plain.reader.stream, &mut reply); // an alert, and the end
+    assert!(reply.len() <= 7 && !reply.starts_with(b"HTTP"), "{reply:?}");
     until("they are counted", || (count("timeout") == 2.0 && count("failed") >= 1.0).then_some(()));
     drop(plain);
     let open = || gateway.metric("sluicegate_connections", &[("listener", "edge")]);

@@ -23,7 +23,7 @@ impl One {
     }
 
     /// The traceparent and tracestate that the upstream is told.
-    fn told(&self, headers: &[(&str, &str)]) -> (Option<String>, Vec<String>) {
+    fn shown(&self, headers: &[(&str, &str)]) -> (Option<String>, Vec<String>) {
         assert_eq!(self.gateway.ask("GET", "/", headers).status, 200);
         let head = self.upstream.last().head;
         let state = head.all("tracestate").iter().map(|line| (*line).to_owned()).collect();
@@ -47,13 +47,13 @@ fn parts(traceparent: &str) -> (&str, &str, &str) {
 #[test]
 fn an_incoming_trace_is_continued_with_a_new_span() {
     let one = One::new("");
-    let (told, state) = one.told(&[("traceparent", PARENT), ("tracestate", "a=1,b=2")]);
-    let told = told.unwrap();
-    let (trace, span, flags) = parts(&told);
+    let (shown, state) = one.shown(&[("traceparent", PARENT), ("tracestate", "a=1,b=2")]);
+    let shown = shown.unwrap();
+    let (trace, span, flags) = parts(&shown);
     assert_eq!((trace, flags), (TRACE, "01"));
     assert_ne!(span, "00f067aa0ba902b7");
     assert_eq!(state, ["a=1,b=2"]);
-    let (again, _) = one.told(&[("traceparent", PARENT), ("connection", "traceparent, tracestate")]);
+    let (again, _) = one.shown(&[("traceparent", PARENT), ("connection", "traceparent, tracestate")]);
     let again = again.unwrap();
     assert_ne!(parts(&again).1, span, "a span for each request");
 }
@@ -72,22 +72,22 @@ fn a_malformed_trace_is_replaced_by_a_new_one() {
         "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x",
         "nonsense",
     ] {
-        let (told, state) = one.told(&[("traceparent", bad), ("tracestate", "a=1")]);
-        let told = told.unwrap();
-        let (trace, _, flags) = parts(&told);
-        assert!(trace != TRACE && flags == "00" && state.is_empty(), "{bad}: {told} {state:?}");
+        let (shown, state) = one.shown(&[("traceparent", bad), ("tracestate", "a=1")]);
+        let shown = shown.unwrap();
+        let (trace, _, flags) = parts(&shown);
+        assert!(trace != TRACE && flags == "00" && state.is_empty(), "{bad}: {shown} {state:?}");
         assert!(ids.insert(trace.to_owned()), "a trace for each request");
     }
-    let twice = one.told(&[("traceparent", PARENT), ("traceparent", PARENT)]).0.unwrap();
+    let twice = one.shown(&[("traceparent", PARENT), ("traceparent", PARENT)]).0.unwrap();
     assert_ne!(parts(&twice).0, TRACE);
-    assert_ne!(parts(&one.told(&[]).0.unwrap()).0, TRACE);
+    assert_ne!(parts(&one.shown(&[]).0.unwrap()).0, TRACE);
 }
 
 #[test]
 fn the_size_of_tracestate_is_limited() {
     let one = One::new("");
     let entries: Vec<String> = (0..80).map(|n| format!("vendor{n:02}=12345")).collect();
-    let (_, state) = one.told(&[("traceparent", PARENT), ("tracestate", &entries.join(","))]);
+    let (_, state) = one.shown(&[("traceparent", PARENT), ("tracestate", &entries.join(","))]);
     assert!(
         state.len() == 1 && state[0].len() <= 512 && state[0].starts_with("vendor00=12345,vendor01"),
         "{state:?}"
@@ -97,15 +97,15 @@ fn the_size_of_tracestate_is_limited() {
 #[test]
 fn trust_in_incoming_traces_is_configured() {
     let sampled = One::new("trace: {accept: nobody, sampled: 100%}");
-    let told = sampled.told(&[("traceparent", PARENT)]).0.unwrap();
-    assert!(parts(&told).0 != TRACE && parts(&told).2 == "01");
+    let shown = sampled.shown(&[("traceparent", PARENT)]).0.unwrap();
+    assert!(parts(&shown).0 != TRACE && parts(&shown).2 == "01");
     let none = One::new("trace: {create: false}");
-    assert_eq!(none.told(&[("tracestate", "a=1")]), (None, vec![]));
-    assert_eq!(parts(&none.told(&[("traceparent", PARENT)]).0.unwrap()).0, TRACE);
+    assert_eq!(none.shown(&[("tracestate", "a=1")]), (None, vec![]));
+    assert_eq!(parts(&none.shown(&[("traceparent", PARENT)]).0.unwrap()).0, TRACE);
     let proxies = One::new("trace: {accept: trusted_proxies}\nclient_ip: {trusted_proxies: [127.0.0.2]}");
-    assert_ne!(parts(&proxies.told(&[("traceparent", PARENT)]).0.unwrap()).0, TRACE);
+    assert_ne!(parts(&proxies.shown(&[("traceparent", PARENT)]).0.unwrap()).0, TRACE);
     let proxies = One::new("trace: {accept: trusted_proxies}\nclient_ip: {trusted_proxies: [127.0.0.1]}");
-    assert_eq!(parts(&proxies.told(&[("traceparent", PARENT)]).0.unwrap()).0, TRACE);
+    assert_eq!(parts(&proxies.shown(&[("traceparent", PARENT)]).0.unwrap()).0, TRACE);
 }
 
 /// What a trusted proxy calls a request is its id everywhere: upstream and in every answer of the gateway's own.

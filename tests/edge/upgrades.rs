@@ -210,8 +210,8 @@ fn a_request_with_a_body_is_switched() {
             ));
             let answer = client.response();
             assert_eq!((answer.status, answer.header("upgrade")), (101, Some("tcp")), "{target} {framing}");
-            let told = format!("{length} bytes;EARLY,");
-            assert_eq!(client.reader.exactly(told.len()).unwrap(), told.as_bytes(), "{target} {framing}");
+            let shown = format!("{length} bytes;EARLY,");
+            assert_eq!(client.reader.exactly(shown.len()).unwrap(), shown.as_bytes(), "{target} {framing}");
             client.send("late");
             assert_eq!(client.reader.exactly(4).unwrap(), b"LATE", "{target} {framing}");
             drop(client);

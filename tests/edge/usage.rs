@@ -24,8 +24,8 @@ fn a_client_sees_what_it_has_left() {
             let usage = gateway.ask("GET", "/.well-known/ratelimit", &key);
             assert_eq!((usage.status, usage.header("cache-control")), (200, Some("no-store")));
             assert_eq!(usage.number("x-ratelimit-remaining"), 6);
-            let told = usage.json();
-            let limits: Vec<(&str, u64, u64)> = told["limits"]
+            let shown = usage.json();
+            let limits: Vec<(&str, u64, u64)> = shown["limits"]
                 .as_array()
                 .unwrap()
                 .iter()
@@ -39,7 +39,7 @@ fn a_client_sees_what_it_has_left() {
                 [("per-key", 10, 6), ("everyone", 1_000, 996)],
                 "not those that are only tried"
             );
-            assert_eq!(told["limits"][1]["window"], 31_622_400.0);
+            assert_eq!(shown["limits"][1]["window"], 31_622_400.0);
         }
         let other = gateway.ask("GET", "/.well-known/ratelimit", &[("x-api-key", "other")]);
         assert_eq!(other.json()["limits"][0]["remaining"], 10);
@@ -55,8 +55,8 @@ fn a_large_bucket_is_shown_with_its_fill_time() {
                 - {name: usage, match: {path: /*}, respond: usage, limits: [l]}\n";
     let gateway = Setup::default().start(text);
     let answer = gateway.get("/");
-    let told = answer.json();
-    assert_eq!((&told["limits"][0]["limit"], &told["limits"][0]["window"]), (&10.into(), &150.0.into()));
+    let shown = answer.json();
+    assert_eq!((&shown["limits"][0]["limit"], &shown["limits"][0]["window"]), (&10.into(), &150.0.into()));
     assert_eq!(answer.header("ratelimit-policy"), Some("\"l\";q=10;w=150"));
 }
 
@@ -64,7 +64,7 @@ fn a_large_bucket_is_shown_with_its_fill_time() {
 #[test]
 fn a_replay_does_not_charge_it() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, log, told) =
+    let (file, log, shown) =
         (folder.path().join("gateway.yaml"), folder.path().join("log"), folder.path().join("decisions"));
     let text = "listen: [127.0.0.1:0]\nlimits: {two: {key: ip, algorithm: fixed_window, rate: 2/day}}\nroutes:\n\
                 - {name: left, match: {path: /left}, respond: usage, limits: [two]}\n\
@@ -75,11 +75,11 @@ fn a_replay_does_not_charge_it() {
         |path: &&str| format!("{{\"time\": 1, \"client_ip\": \"203.0.113.9\", \"path\": \"{path}\"}}\n");
     std::fs::write(&log, paths.iter().map(line).collect::<String>()).unwrap();
     let mut replay = crate::harness::program();
-    replay.arg("replay").arg(&log).arg("--config").arg(&file).arg("--decisions").arg(&told);
+    replay.arg("replay").arg(&log).arg("--config").arg(&file).arg("--decisions").arg(&shown);
     assert!(replay.output().unwrap().status.success());
-    let told = std::fs::read_to_string(&told).unwrap();
+    let shown = std::fs::read_to_string(&shown).unwrap();
     let outcome =
         |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["outcome"].to_string();
-    let refused: Vec<bool> = told.lines().map(|line| outcome(line).contains("refused")).collect();
+    let refused: Vec<bool> = shown.lines().map(|line| outcome(line).contains("refused")).collect();
     assert_eq!(refused, [false, false, false, false, false, true]);
 }

@@ -34,14 +34,14 @@ pub struct Relay {
 impl Relay {
     /// A relay to this server. It disturbs nothing at first; `seed` chooses the disturbances.
     pub fn start(server: SocketAddr, seed: u64) -> Self {
-        let (told, address) = std::sync::mpsc::channel();
+        let (shown, address) = std::sync::mpsc::channel();
         let (ended, end) = tokio::sync::oneshot::channel::<()>();
         let (mode, shared) = watch::channel(Mode::Calm);
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-                told.send(listener.local_addr().unwrap()).unwrap();
+                shown.send(listener.local_addr().unwrap()).unwrap();
                 let random = Arc::new(Mutex::new(Random::seeded(seed)));
                 let accepting = async {
                     loop {

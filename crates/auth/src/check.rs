@@ -42,7 +42,7 @@ pub struct Check {
     service: Service,
     admitted: Remembered<Known>,
     refused: Remembered<Known>,
-    flights: Flights<Told>,
+    flights: Flights<CheckVerdict>,
     /// Numbers calls whose answers are not shared.
     calls: AtomicU64,
 }
@@ -50,7 +50,7 @@ pub struct Check {
 /// An answer that is remembered.
 #[derive(Clone)]
 struct Known {
-    told: Told,
+    verdict: CheckVerdict,
     /// Until when it is used without asking again.
     fresh: Time,
     /// Until when it is used while the service is away.
@@ -59,7 +59,7 @@ struct Known {
 
 /// What the service says of a request.
 #[derive(Clone)]
-pub enum Told {
+pub enum CheckVerdict {
     /// It is admitted.
     Admitted(Arc<Admission>),
     /// It is not.
@@ -113,7 +113,7 @@ impl Check {
         disown(headers, |name| OWN.iter().any(|own| reads_like(name, own.as_bytes())));
     }
 
-    /// Who sends a request to the route of this name; `None` if that cannot be found out and need not be. `told` is what
+    /// Who sends a request to the route of this name; `None` if that cannot be found out and need not be. `verdict` is what
     /// the service said, if it was asked for this request.
     ///
     /// # Errors
@@ -122,33 +122,33 @@ impl Check {
         self: &Arc<Self>,
         route: &str,
         headers: &Headers,
-        told: Option<&Told>,
+        verdict: Option<&CheckVerdict>,
         now: Time,
     ) -> Result<Option<Arc<Admission>>, Stop<Question>> {
         let digest = self.digest(route, headers);
-        let told = match told {
-            Some(told) => told.clone(),
+        let verdict = match verdict {
+            Some(verdict) => verdict.clone(),
             None => match self.known(digest.as_ref(), now) {
                 Some(known) => known,
-                None if self.service.is_paused(now) => Told::Unknown,
+                None if self.service.is_paused(now) => CheckVerdict::Unknown,
                 None => {
                     let check = Arc::clone(self);
                     return Err(Stop::Ask(Question { check, digest }));
                 }
             },
         };
-        let told = match (told, &digest) {
-            (told @ (Told::Unknown | Told::Busy), Some(digest)) => {
+        let verdict = match (verdict, &digest) {
+            (verdict @ (CheckVerdict::Unknown | CheckVerdict::Busy), Some(digest)) => {
                 let old = self.admitted.get(digest).filter(|known| now < known.stale);
-                old.map_or(told, |known| known.told)
+                old.map_or(verdict, |known| known.verdict)
             }
-            (told, _) => told,
+            (verdict, _) => verdict,
         };
-        match told {
-            Told::Admitted(admission) => Ok(Some(admission)),
-            Told::Refused(refusal) => Err(Stop::Unproven(Unproven::Refused(refusal))),
-            Told::Unknown if self.service.config().on_failure == OnFailure::Anonymous => Ok(None),
-            Told::Unknown | Told::Busy => Err(Stop::Unproven(Unproven::Away)),
+        match verdict {
+            CheckVerdict::Admitted(admission) => Ok(Some(admission)),
+            CheckVerdict::Refused(refusal) => Err(Stop::Unproven(Unproven::Refused(refusal))),
+            CheckVerdict::Unknown if self.service.config().on_failure == OnFailure::Anonymous => Ok(None),
+            CheckVerdict::Unknown | CheckVerdict::Busy => Err(Stop::Unproven(Unproven::Away)),
         }
     }
 
@@ -169,26 +169,26 @@ impl Check {
     }
 
     /// What is known without asking.
-    fn known(&self, digest: Option<&Digest>, now: Time) -> Option<Told> {
+    fn known(&self, digest: Option<&Digest>, now: Time) -> Option<CheckVerdict> {
         let digest = digest?;
         let fresh = |known: &Known| now < known.fresh;
         let known = self.admitted.get(digest).filter(fresh);
-        known.or_else(|| self.refused.get(digest).filter(fresh)).map(|known| known.told)
+        known.or_else(|| self.refused.get(digest).filter(fresh)).map(|known| known.verdict)
     }
 
-    fn remember(&self, digest: Digest, told: &Told, ttl: Span, now: Time) {
+    fn remember(&self, digest: Digest, verdict: &CheckVerdict, ttl: Span, now: Time) {
         let fresh = now.plus(ttl);
-        match told {
-            Told::Admitted(_) if ttl.is_zero() => self.admitted.remove(&digest),
-            Told::Admitted(_) => {
+        match verdict {
+            CheckVerdict::Admitted(_) if ttl.is_zero() => self.admitted.remove(&digest),
+            CheckVerdict::Admitted(_) => {
                 let stale = fresh.plus(Span::from(self.service.config().stale));
-                self.admitted.insert(digest, Known { told: told.clone(), fresh, stale });
+                self.admitted.insert(digest, Known { verdict: verdict.clone(), fresh, stale });
             }
-            Told::Refused(_) => {
+            CheckVerdict::Refused(_) => {
                 self.admitted.remove(&digest);
-                self.refused.insert(digest, Known { told: told.clone(), fresh, stale: fresh });
+                self.refused.insert(digest, Known { verdict: verdict.clone(), fresh, stale: fresh });
             }
-            Told::Unknown | Told::Busy => {}
+            CheckVerdict::Unknown | CheckVerdict::Busy => {}
         }
     }
 
@@ -221,7 +221,7 @@ impl Check {
     }
 
     /// Understands an answer, and how long it is remembered.
-    fn read(&self, reply: Reply) -> Result<(Told, Span), String> {
+    fn read(&self, reply: Reply) -> Result<(CheckVerdict, Span), String> {
         let Reply { status, headers, .. } = reply;
         let said = match text(&headers, CACHE)? {
             None => None,
@@ -244,7 +244,7 @@ impl Check {
                     rate: number(&headers, RATE).map(Into::into),
                     cost: number(&headers, COST).and_then(cost),
                 };
-                Ok((Told::Admitted(Arc::new(admission)), said.unwrap_or(Span::from(ttl))))
+                Ok((CheckVerdict::Admitted(Arc::new(admission)), said.unwrap_or(Span::from(ttl))))
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS => {
                 let usual = if status == StatusCode::TOO_MANY_REQUESTS { Duration::ZERO } else { REFUSED };
@@ -253,7 +253,7 @@ impl Check {
                     challenges: headers.get_all(WWW_AUTHENTICATE).iter().cloned().collect(),
                     retry_after: headers.get(RETRY_AFTER).cloned(),
                 };
-                Ok((Told::Refused(Arc::new(refusal)), said.unwrap_or(Span::from(ttl.min(usual)))))
+                Ok((CheckVerdict::Refused(Arc::new(refusal)), said.unwrap_or(Span::from(ttl.min(usual)))))
             }
             status => Err(format!("it answered with status {}", status.as_u16())),
         }
@@ -263,7 +263,7 @@ impl Check {
 impl Question {
     /// What the service says. The answer is remembered where the configuration says so, and of equal questions one is
     /// asked.
-    pub async fn ask(self, request: Request<'_>, clock: Clock) -> Told {
+    pub async fn ask(self, request: Request<'_>, clock: Clock) -> CheckVerdict {
         let Self { check, digest } = self;
         let call = check.call(request);
         let key = digest.unwrap_or_else(|| {
@@ -275,18 +275,18 @@ impl Question {
         let known = || check.known(digest.as_ref(), clock.now());
         let asking = Arc::clone(&check);
         let call = async move {
-            let told = asking.service.ask(&call, clock, |reply| asking.read(reply)).await;
-            let Some((told, ttl)) = told else { return Told::Unknown };
+            let verdict = asking.service.ask(&call, clock, |reply| asking.read(reply)).await;
+            let Some((verdict, ttl)) = verdict else { return CheckVerdict::Unknown };
             if let Some(digest) = digest {
-                asking.remember(digest, &told, ttl, clock.now());
+                asking.remember(digest, &verdict, ttl, clock.now());
             }
-            told
+            verdict
         };
         let patience = check.service.config().timeout;
-        let told = check.flights.join(key, patience, known, call).await;
-        told.unwrap_or_else(|| {
+        let verdict = check.flights.join(key, patience, known, call).await;
+        verdict.unwrap_or_else(|| {
             check.service.skip();
-            Told::Busy
+            CheckVerdict::Busy
         })
     }
 }

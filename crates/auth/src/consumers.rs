@@ -401,20 +401,20 @@ mod tests {
         let text = include_str!("../../../tests/config/good/consumers/consumers.yaml");
         for text in [text.to_owned(), text.replace('\n', "\r\n"), format!("\u{feff}{text}")] {
             let consumers = Consumers::parse(&text, "c").unwrap();
-            let told = |key: &str| {
+            let found = |key: &str| {
                 let consumer = consumers.find(key.as_bytes()).unwrap();
                 (consumer.name, consumer.plan, consumer.metadata().collect::<Vec<_>>())
             };
             assert_eq!(
-                told("k1"),
+                found("k1"),
                 ("acme", Some("pro"), vec![("team", "blue"), ("contact", "ops@acme.example")])
             );
             assert_eq!(
-                (told("k2"), told("k3")),
+                (found("k2"), found("k3")),
                 (("beta", Some("free"), vec![]), ("beta", Some("free"), vec![]))
             );
-            assert_eq!(told("k4"), ("@gamma", None, vec![("note", "it's new"), ("of", "2026")]));
-            assert_eq!((told("k5").0, told("k6").0, consumers.keys()), ("@gamma", "json", 6));
+            assert_eq!(found("k4"), ("@gamma", None, vec![("note", "it's new"), ("of", "2026")]));
+            assert_eq!((found("k5").0, found("k6").0, consumers.keys()), ("@gamma", "json", 6));
         }
     }
 

@@ -31,7 +31,7 @@ pub struct Introspection {
     authorization: Option<HeaderValue>,
     active: Remembered<Active>,
     inactive: Remembered<(TokenError, Time)>,
-    flights: Flights<Told>,
+    flights: Flights<Introspected>,
 }
 
 /// A token that its issuer said is active.
@@ -46,7 +46,7 @@ struct Active {
 
 /// What the issuer says of a token.
 #[derive(Clone)]
-pub enum Told {
+pub enum Introspected {
     /// It is active.
     Active(Arc<Verified>),
     /// It is not, or what it says does not hold.
@@ -101,7 +101,7 @@ impl Introspection {
         Verified::tell(headers, &self.config.forward, user);
     }
 
-    /// Who sends a request; `None` if it has no token and needs none. `told` is what the issuer said of its token, if it
+    /// Who sends a request; `None` if it has no token and needs none. `reply` is what the issuer said of its token, if it
     /// was asked for this request.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl Introspection {
         self: &Arc<Self>,
         headers: &Headers,
         required: bool,
-        told: Option<&Told>,
+        reply: Option<&Introspected>,
         now: Time,
     ) -> Result<Option<Arc<Verified>>, Stop<Question>> {
         let lacking = || match required || self.config.required {
@@ -119,56 +119,58 @@ impl Introspection {
         };
         let Some(token) = token_of(headers, &self.config.header)? else { return lacking() };
         let digest = hash(token.as_bytes());
-        let told = match told {
-            Some(told) => told.clone(),
+        let reply = match reply {
+            Some(reply) => reply.clone(),
             None => match self.known(&digest, now) {
                 Some(known) => known,
-                None if self.service.is_paused(now) => Told::Unknown,
+                None if self.service.is_paused(now) => Introspected::Unknown,
                 None => {
                     let (introspection, token) = (Arc::clone(self), Secret::new(token));
                     return Err(Stop::Ask(Question { introspection, token, digest }));
                 }
             },
         };
-        let may_pass = !matches!(told, Told::Busy); // clients must not pass because others make many calls
-        match told {
-            Told::Active(verified) if verified.expired(now) => Err(TokenError::Expired.into()),
-            Told::Active(verified) => Ok(Some(verified)),
-            Told::Inactive(error) => Err(error.into()),
-            Told::Unknown | Told::Busy => match self.active.get(&digest).filter(|known| now < known.stale) {
-                Some(known) if known.verified.expired(now) => Err(TokenError::Expired.into()),
-                Some(known) => Ok(Some(known.verified)),
-                None if may_pass && self.service.config().on_failure == OnFailure::Anonymous => lacking(),
-                None => Err(Stop::Unproven(Unproven::Away)),
-            },
+        let may_pass = !matches!(reply, Introspected::Busy); // clients must not pass because others make many calls
+        match reply {
+            Introspected::Active(verified) if verified.expired(now) => Err(TokenError::Expired.into()),
+            Introspected::Active(verified) => Ok(Some(verified)),
+            Introspected::Inactive(error) => Err(error.into()),
+            Introspected::Unknown | Introspected::Busy => {
+                match self.active.get(&digest).filter(|known| now < known.stale) {
+                    Some(known) if known.verified.expired(now) => Err(TokenError::Expired.into()),
+                    Some(known) => Ok(Some(known.verified)),
+                    None if may_pass && self.service.config().on_failure == OnFailure::Anonymous => lacking(),
+                    None => Err(Stop::Unproven(Unproven::Away)),
+                }
+            }
         }
     }
 
     /// What is known of a token without asking.
-    fn known(&self, digest: &Digest, now: Time) -> Option<Told> {
+    fn known(&self, digest: &Digest, now: Time) -> Option<Introspected> {
         if let Some(Active { verified, fresh, .. }) = self.active.get(digest)
             && (now < fresh || verified.expired(now))
         {
-            return Some(Told::Active(verified)); // an end is an end
+            return Some(Introspected::Active(verified)); // an end is an end
         }
         let (error, until) = self.inactive.get(digest)?;
-        (now < until).then_some(Told::Inactive(error))
+        (now < until).then_some(Introspected::Inactive(error))
     }
 
     /// Remembers what the issuer said.
-    fn remember(&self, digest: Digest, told: &Told, now: Time) {
+    fn remember(&self, digest: Digest, reply: &Introspected, now: Time) {
         let IntrospectionConfig { ttl, negative_ttl, .. } = self.config;
-        match told {
-            Told::Active(verified) => {
+        match reply {
+            Introspected::Active(verified) => {
                 let fresh = now.plus(Span::from(ttl));
                 let stale = fresh.plus(Span::from(self.service.config().stale));
                 self.active.insert(digest, Active { verified: Arc::clone(verified), fresh, stale });
             }
-            Told::Inactive(error) => {
+            Introspected::Inactive(error) => {
                 self.active.remove(&digest);
                 self.inactive.insert(digest, (*error, now.plus(Span::from(negative_ttl))));
             }
-            Told::Unknown | Told::Busy => {}
+            Introspected::Unknown | Introspected::Busy => {}
         }
     }
 
@@ -183,7 +185,7 @@ impl Introspection {
     }
 
     /// Understands an answer.
-    fn read(&self, reply: Reply, now: Time) -> Result<Told, String> {
+    fn read(&self, reply: Reply, now: Time) -> Result<Introspected, String> {
         if reply.status != StatusCode::OK {
             return Err(format!("it answered with status {}", reply.status.as_u16()));
         }
@@ -191,12 +193,13 @@ impl Introspection {
         let claims = Claims::read(body.into()).map_err(|_| "its answer is not a JSON object")?;
         match claims.is_active() {
             None => Err("its answer does not say whether the token is active".to_owned()),
-            Some(false) => Ok(Told::Inactive(TokenError::Inactive)),
+            Some(false) => Ok(Introspected::Inactive(TokenError::Inactive)),
             Some(true) => {
                 let IntrospectionConfig { user_claim, plan_claim, forward, .. } = &self.config;
                 let kept = Kept { user_claim, plan_claim: plan_claim.as_ref(), forward };
-                let verified = Verified::told(&claims, kept, &self.wanted, now);
-                Ok(verified.map_or_else(Told::Inactive, |verified| Told::Active(Arc::new(verified))))
+                let verified = Verified::verify(&claims, kept, &self.wanted, now);
+                Ok(verified
+                    .map_or_else(Introspected::Inactive, |verified| Introspected::Active(Arc::new(verified))))
             }
         }
     }
@@ -204,22 +207,22 @@ impl Introspection {
 
 impl Question {
     /// What the issuer says. The answer is remembered; of equal questions one is asked.
-    pub async fn ask(self, clock: Clock) -> Told {
+    pub async fn ask(self, clock: Clock) -> Introspected {
         let Self { introspection, token, digest } = self;
         let known = || introspection.known(&digest, clock.now());
         let asking = Arc::clone(&introspection);
         let call = async move {
             let call = asking.call(token.reveal());
-            let told = asking.service.ask(&call, clock, |reply| asking.read(reply, clock.now())).await;
-            let told = told.unwrap_or(Told::Unknown);
-            asking.remember(digest, &told, clock.now());
-            told
+            let reply = asking.service.ask(&call, clock, |reply| asking.read(reply, clock.now())).await;
+            let reply = reply.unwrap_or(Introspected::Unknown);
+            asking.remember(digest, &reply, clock.now());
+            reply
         };
         let patience = introspection.service.config().timeout;
-        let told = introspection.flights.join(digest, patience, known, call).await;
-        told.unwrap_or_else(|| {
+        let reply = introspection.flights.join(digest, patience, known, call).await;
+        reply.unwrap_or_else(|| {
             introspection.service.skip();
-            Told::Busy
+            Introspected::Busy
         })
     }
 }

@@ -53,8 +53,8 @@ pub enum Question {
 /// What services outside said of one request, or its log.
 #[derive(Default)]
 pub struct Answers {
-    token: Option<introspection::Told>,
-    check: Option<check::Told>,
+    token: Option<introspection::Introspected>,
+    check: Option<check::CheckVerdict>,
     logged: Option<Box<LogIdentity>>,
 }
 
@@ -68,8 +68,8 @@ impl Answers {
 
     /// What is assumed where nobody can be asked, as in a replay: tokens are unknown, and the check admits everything.
     pub fn offline() -> Self {
-        let admitted = check::Told::Admitted(Arc::default());
-        Self { token: Some(introspection::Told::Unknown), check: Some(admitted), logged: None }
+        let admitted = check::CheckVerdict::Admitted(Arc::default());
+        Self { token: Some(introspection::Introspected::Unknown), check: Some(admitted), logged: None }
     }
 
     /// The same of a request whose log says who sent it.
@@ -180,7 +180,7 @@ fn user(
     jwt: Option<&Jwt>,
     introspection: &Arc<Introspection>,
     headers: &Headers,
-    told: Option<&introspection::Told>,
+    reply: Option<&introspection::Introspected>,
     now: Time,
 ) -> Result<Option<Arc<Verified>>, Stop<introspection::Question>> {
     let mut required = false;
@@ -190,7 +190,7 @@ fn user(
         Some((jwt, Err(error))) if !jwt.is_foreign(headers) => return Err(error.into()),
         None | Some((_, Ok(None) | Err(_))) => {}
     }
-    introspection.identify(headers, required, told, now)
+    introspection.identify(headers, required, reply, now)
 }
 
 /// Whose API key a request carries. Nothing is allocated; it costs one SHA-256 of the key, and no comparison ever sees

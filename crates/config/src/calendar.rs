@@ -102,8 +102,8 @@ mod tests {
     fn period(name: &str, unit: Unit, now: &str) -> (String, String) {
         let calendar = calendar(&zone(name).unwrap(), unit);
         let start = calendar.start(at(now));
-        let told = |second: u64| Timestamp::from_second(second as i64).unwrap().to_string();
-        (told(start), told(calendar.end(start).unwrap()))
+        let period = |second: u64| Timestamp::from_second(second as i64).unwrap().to_string();
+        (period(start), period(calendar.end(start).unwrap()))
     }
 
     fn pair(start: &str, end: &str) -> (String, String) {

@@ -231,10 +231,10 @@ impl Store {
                 limit.learn(*key, state, outcome.now);
             }
         }
-        for (item, told) in &outcome.bans {
+        for (item, remote) in &outcome.bans {
             let StoreKey { limit, key, .. } = &items[*item].key;
-            if let (Some(bans), Some(left)) = (&limit.bans, told.ban.left(&told.strikes, outcome.now)) {
-                bans.learn(*key, sent.plus(left), told.begun, sent);
+            if let (Some(bans), Some(left)) = (&limit.bans, remote.ban.left(&remote.strikes, outcome.now)) {
+                bans.learn(*key, sent.plus(left), remote.begun, sent);
             }
         }
     }

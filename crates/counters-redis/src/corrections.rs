@@ -108,12 +108,12 @@ impl Store {
         let sent = self.clock.now();
         let Some(Ok(value)) = self.send_background(&connection, slot, command).await else { return false };
         match protocol::StatesReply::read(&value, &[&quota]) {
-            Ok(told) => {
-                let latest = connection.clock.is_latest(told.now);
-                for state in told.keys.iter().filter(|_| !self.state.unreported.has(&key.limit, key.key)) {
+            Ok(reply) => {
+                let latest = connection.clock.is_latest(reply.now);
+                for state in reply.keys.iter().filter(|_| !self.state.unreported.has(&key.limit, key.key)) {
                     // Workers read replies in any order: an older one must not replace a later one.
-                    if latest || is_stricter(&key.limit, key.key, state, told.now) {
-                        key.limit.relearn(key.key, state, told.now);
+                    if latest || is_stricter(&key.limit, key.key, state, reply.now) {
+                        key.limit.relearn(key.key, state, reply.now);
                     } else if refunds {
                         key.limit.counters.pardon(key.key); // neither is known to be the later one: the store is asked
                     }

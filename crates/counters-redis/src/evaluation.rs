@@ -56,8 +56,8 @@ impl Outcome {
             .collect();
         let mut keys: SmallVec<[(usize, RemoteState); 2]> = states.into_iter().enumerate().collect();
         let mut bans = bans.into_iter();
-        let told = |at: &usize| all[*at].key.limit.ban.and_then(|_| bans.next());
-        let mut ban_checks: BanChecks<'_> = items.iter().map(told).map(BanCheck::there).collect();
+        let remote_ban = |at: &usize| all[*at].key.limit.ban.and_then(|_| bans.next());
+        let mut ban_checks: BanChecks<'_> = items.iter().map(remote_ban).map(BanCheck::there).collect();
         let mut charges = Vec::with_capacity(requests);
         let mut decisions: Vec<Decision> = (0..requests)
             .map(|request| {
@@ -73,11 +73,11 @@ impl Outcome {
         }
         let disagreement = (core != charged).then_some((charged, core));
         let left = keys.into_iter().map(|(_, key)| key).collect();
-        let told = items.iter().zip(ban_checks).filter_map(|(item, bar)| match bar {
-            BanCheck::There(told) => Some((*item, told)),
+        let remote_ban = items.iter().zip(ban_checks).filter_map(|(item, bar)| match bar {
+            BanCheck::There(remote_ban) => Some((*item, remote_ban)),
             _ => None,
         });
-        let bans = told.collect();
+        let bans = remote_ban.collect();
         Self { items, bans, decisions, charges, left, holder, now, disagreement }
     }
 

@@ -13,12 +13,12 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('HSET', KEYS[1], ARGV[1], (now + ARGV[3]) .. ' ' .. ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3] * 10)
-local told, others = redis.call('HGETALL', KEYS[1]), {}
-for at = 1, #told, 2 do
-    local ends, text = string.match(told[at + 1], '^(%d+) (.*)$')
+local messages, others = redis.call('HGETALL', KEYS[1]), {}
+for at = 1, #messages, 2 do
+    local ends, text = string.match(messages[at + 1], '^(%d+) (.*)$')
     if not ends or tonumber(ends) < now then
-        redis.call('HDEL', KEYS[1], told[at])
-    elseif told[at] ~= ARGV[1] then
+        redis.call('HDEL', KEYS[1], messages[at])
+    elseif messages[at] ~= ARGV[1] then
         others[#others + 1] = text
     end
 end

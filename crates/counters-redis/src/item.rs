@@ -53,7 +53,7 @@ impl Item {
 pub(super) type FinalCharge = (usize, Receipt, [u8; 8]);
 
 /// Whether the state of a key that the store returned at `now` leaves less than the state that is known.
-pub(super) fn is_stricter(limit: &CountedLimit, key: Fingerprint, told: &RemoteState, now: Time) -> bool {
+pub(super) fn is_stricter(limit: &CountedLimit, key: Fingerprint, state: &RemoteState, now: Time) -> bool {
     let left = |usage: Usage| (usage.remaining, Reverse(usage.reset));
-    limit.usage(key, now).is_none_or(|known| left(told.usage(now)) < left(known))
+    limit.usage(key, now).is_none_or(|known| left(state.usage(now)) < left(known))
 }

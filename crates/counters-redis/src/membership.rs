@@ -187,7 +187,7 @@ impl Store {
             limit.learn(key, state, now);
         }
         let usage = state.usage(now);
-        let there = bans.first().and_then(|told| told.ban.left(&told.strikes, now));
+        let there = bans.first().and_then(|remote| remote.ban.left(&remote.strikes, now));
         let banned_for = there.max(limit.banned_for(key, self.clock.now())); // a ban during an outage is known only here
         let spent = usage.remaining < usage.capacity || !usage.reset.is_zero();
         let known = spent || banned_for.is_some();

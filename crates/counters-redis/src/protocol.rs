@@ -207,8 +207,9 @@ impl Reply {
             return Ok(Self { now, decided: None });
         }
         let admitted = u32::try_from(whole(admitted)?).map_err(|_| Malformed("a number of requests"))?;
-        let (keys, told) = keys.split_at_checked(quotas.len()).ok_or(Malformed("a state for each key"))?;
-        let (keys, bans) = (read_keys(keys, quotas, now)?, read_bans(told, bans, now)?);
+        let (keys, bans_reply) =
+            keys.split_at_checked(quotas.len()).ok_or(Malformed("a state for each key"))?;
+        let (keys, bans) = (read_keys(keys, quotas, now)?, read_bans(bans_reply, bans, now)?);
         Ok(Self { now, decided: Some(Decided { admitted, keys, bans }) })
     }
 }
@@ -247,17 +248,17 @@ fn read_keys(keys: &[Value], quotas: &[&Quota], now: Time) -> Result<SmallVec<[R
     keys.iter().zip(quotas).map(|(key, quota)| read_state(quota, list(key)?, now)).collect()
 }
 
-fn read_bans(told: &[Value], bans: &[Ban], now: Time) -> Result<Vec<RemoteBan>, Malformed> {
-    if told.len() != bans.len() {
+fn read_bans(bans_reply: &[Value], bans: &[Ban], now: Time) -> Result<Vec<RemoteBan>, Malformed> {
+    if bans_reply.len() != bans.len() {
         return Err(Malformed("a state for each ban"));
     }
-    let read = |(told, ban): (&Value, &Ban)| {
-        let [left, refusals] = list(told)? else { return Err(Malformed("what is left of a ban")) };
+    let read = |(bans_reply, ban): (&Value, &Ban)| {
+        let [left, refusals] = list(bans_reply)? else { return Err(Malformed("what is left of a ban")) };
         let until = now.plus(Span::from_nanos(whole(left)?.saturating_mul(1_000)));
-        let strikes = Strikes::told(until, whole(refusals)?, now);
+        let strikes = Strikes::from_store(until, whole(refusals)?, now);
         Ok(RemoteBan { ban: *ban, strikes, begun: false })
     };
-    told.iter().zip(bans).map(read).collect()
+    bans_reply.iter().zip(bans).map(read).collect()
 }
 
 /// The numbers of a bucket. The configuration rejects a bucket that cannot be shared; here it would admit nothing.

@@ -15,9 +15,9 @@ impl Store {
     pub async fn publish(self: &Rc<Self>, text: &str) -> Option<()> {
         let published = self.published_key();
         let living = self.living().await?;
-        let told = self.send_to_gateways(redis::cmd("HKEYS").arg(&published)).await?;
-        let told: Vec<String> = redis::from_redis_value(told).ok()?;
-        let gone: Vec<&String> = told.iter().filter(|gateway| !living.contains(gateway)).collect();
+        let reply = self.send_to_gateways(redis::cmd("HKEYS").arg(&published)).await?;
+        let reply: Vec<String> = redis::from_redis_value(reply).ok()?;
+        let gone: Vec<&String> = reply.iter().filter(|gateway| !living.contains(gateway)).collect();
         if !gone.is_empty() {
             self.send_to_gateways(redis::cmd("HDEL").arg(&published).arg(gone)).await?;
         }
@@ -30,9 +30,9 @@ impl Store {
     /// What the other live gateways have told. `None` if the store does not answer.
     pub async fn published(self: &Rc<Self>) -> Option<Vec<String>> {
         let living = self.living().await?;
-        let told = self.send_to_gateways(redis::cmd("HGETALL").arg(self.published_key())).await?;
-        let told: HashMap<String, String> = redis::from_redis_value(told).ok()?;
-        let others = told.into_iter().filter(|(gateway, _)| *gateway != self.state.gateway);
+        let reply = self.send_to_gateways(redis::cmd("HGETALL").arg(self.published_key())).await?;
+        let reply: HashMap<String, String> = redis::from_redis_value(reply).ok()?;
+        let others = reply.into_iter().filter(|(gateway, _)| *gateway != self.state.gateway);
         Some(others.filter(|(gateway, _)| living.contains(gateway)).map(|(_, text)| text).collect())
     }
 

@@ -46,9 +46,10 @@ impl Store {
             call.arg(format!("{prefix}:{{gateways}}:shares:{}", ask.limit));
         }
         arguments(&mut call, 0, region, (&self.state.gateway, question), asks);
-        let told = self.send_to_gateways(&call).await?;
-        let told: Vec<i64> = redis::from_redis_value(told).ok()?;
-        (told.len() == asks.len()).then(|| told.into_iter().map(|part| u32::try_from(part).ok()).collect())?
+        let reply = self.send_to_gateways(&call).await?;
+        let reply: Vec<i64> = redis::from_redis_value(reply).ok()?;
+        (reply.len() == asks.len())
+            .then(|| reply.into_iter().map(|part| u32::try_from(part).ok()).collect())?
     }
 }
 

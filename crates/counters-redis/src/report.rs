@@ -99,23 +99,24 @@ impl Store {
         let call = connection.in_script_form(call);
         let answer =
             tokio::time::timeout(self.background_timeout().into(), channel.send_packed_command(&call)).await;
-        let told = match answer.map(server_error_as_err) {
+        let reply = match answer.map(server_error_as_err) {
             Ok(Ok(value)) => protocol::StatesReply::read(&value, &quotas.iter().collect::<Vec<_>>()),
             _ => return false,
         };
-        let Ok(told) = told.inspect_err(|malformed| connection.malformed(malformed, sent, self.clock.now()))
+        let Ok(reply) =
+            reply.inspect_err(|malformed| connection.malformed(malformed, sent, self.clock.now()))
         else {
             return false;
         };
         connection.note_reply(self.clock.now());
-        let latest = connection.clock.is_latest(told.now);
-        for (report, state) in batch.iter().zip(&told.keys) {
+        let latest = connection.clock.is_latest(reply.now);
+        for (report, state) in batch.iter().zip(&reply.keys) {
             let StoreKey { limit, key, .. } = &report.key;
             if !self.state.unreported.acknowledge(report) {
                 continue;
             }
-            if latest || is_stricter(limit, *key, state, told.now) {
-                limit.relearn(*key, state, told.now);
+            if latest || is_stricter(limit, *key, state, reply.now) {
+                limit.relearn(*key, state, reply.now);
             } else {
                 limit.counters.pardon(*key); // what is known may be later, or from the time without the store
             }

@@ -130,8 +130,8 @@ impl StoreState {
 
     /// Notes an announcement, with the number of live gateways that the store returned and when it was sent; `None` if the store
     /// did not answer. A new number is written to a file for the next start, which blocks, so a worker must not call it.
-    pub(super) fn count_gateways(&self, told: Option<(u32, Time)>, now: Time) {
-        let changed = match told {
+    pub(super) fn count_gateways(&self, counted: Option<(u32, Time)>, now: Time) {
+        let changed = match counted {
             Some((gateways, sent)) => self.membership.answered(sent, now, gateways),
             None => self.membership.unanswered(),
         };

@@ -28,8 +28,8 @@ impl<'a> BanCheck<'a> {
     }
 
     /// The ban of a key that a store counts.
-    pub fn there(told: Option<RemoteBan>) -> Self {
-        told.map_or(Self::None, Self::There)
+    pub fn there(remote: Option<RemoteBan>) -> Self {
+        remote.map_or(Self::None, Self::There)
     }
 
     /// The rest of the ban.
@@ -37,7 +37,7 @@ impl<'a> BanCheck<'a> {
         match self {
             Self::None => None,
             Self::Here(bans, key, _) => bans.left(*key, now),
-            Self::There(told) => told.ban.left(&told.strikes, now),
+            Self::There(remote) => remote.ban.left(&remote.strikes, now),
         }
     }
 
@@ -46,10 +46,10 @@ impl<'a> BanCheck<'a> {
         match self {
             Self::None => None,
             Self::Here(bans, key, alone) => alone.then(|| bans.refused(*key, now)).flatten(),
-            Self::There(told) => {
-                told.ban.refused(&mut told.strikes, now, 1);
-                let began = told.ban.left(&told.strikes, now);
-                told.begun |= began.is_some();
+            Self::There(remote) => {
+                remote.ban.refused(&mut remote.strikes, now, 1);
+                let began = remote.ban.left(&remote.strikes, now);
+                remote.begun |= began.is_some();
                 began
             }
         }

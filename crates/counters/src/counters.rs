@@ -348,13 +348,13 @@ impl Counters {
     /// Replaces the state of `key` by the one that a store returned at its time `now`, so that this process can decide from
     /// there if the store fails. Places are not replaced: the table counts those of this process. `own` is the quota of the
     /// key, if it has one of its own.
-    pub(super) fn learn(&self, key: Fingerprint, told: &RemoteState, now: Time, own: Option<&Quota>) {
+    pub(super) fn learn(&self, key: Fingerprint, state: &RemoteState, now: Time, own: Option<&Quota>) {
         if let Tables::Concurrency(_) = &self.tables {
             return;
         }
         let added = if_same!(
             table = &self.tables,
-            RemoteState(quota, state) = told =>
+            RemoteState(quota, state) = state =>
                 table.learn(key, (quota, Clone::clone(state)), now, own.and_then(StateCodec::of)),
             else false
         );

@@ -55,7 +55,7 @@ struct Settling {
     known: Option<(u64, u64)>,
     /// The number of times that it counts.
     share: u16,
-    told: Option<Box<dyn SettledCost>>,
+    observer: Option<Box<dyn SettledCost>>,
 }
 
 impl<R: RemoteHold + ?Sized> Default for Holds<R> {
@@ -137,7 +137,7 @@ impl<R: RemoteHold + ?Sized> Hold<R> {
     /// Adds the late cost, if the limit has one.
     fn settling(mut self, limit: &CountedLimit, base: u64, share: u16) -> Self {
         if let Some(late) = limit.late_cost() {
-            self.settling = Some(Box::new(Settling { late, base, known: None, share, told: None }));
+            self.settling = Some(Box::new(Settling { late, base, known: None, share, observer: None }));
         }
         self
     }
@@ -152,7 +152,7 @@ impl<R: RemoteHold + ?Sized> Hold<R> {
             known.saturating_add(sent).saturating_add(received)
         });
         let cost = cost.saturating_mul(u64::from(settling.share));
-        settling.told.iter().for_each(|told| told.settled(cost));
+        settling.observer.iter().for_each(|observer| observer.settled(cost));
         let (more, less) = (cost.saturating_sub(self.cost), self.cost.saturating_sub(cost));
         let charge = self.charge.take();
         if let Some(remote) = &self.remote {
@@ -208,10 +208,10 @@ impl<R: RemoteHold + ?Sized> Holds<R> {
     }
 
     /// Tells what the request cost in the end, if this limit learns it late.
-    pub fn tell(&mut self, limit: &CountedLimit, told: Box<dyn SettledCost>) {
+    pub fn tell(&mut self, limit: &CountedLimit, observer: Box<dyn SettledCost>) {
         let is_of = |hold: &&mut Hold<R>| Arc::ptr_eq(&hold.counters, &limit.counters);
         if let Some(settling) = self.0.iter_mut().find(is_of).and_then(|hold| hold.settling.as_mut()) {
-            settling.told = Some(told);
+            settling.observer = Some(observer);
         }
     }
 
@@ -288,8 +288,8 @@ impl<R: RemoteHold + ?Sized> Holds<R> {
     pub fn undo(&mut self, now: Time) {
         self.give_up(now);
         for mut hold in self.0.drain(..).filter(|hold| hold.reservation == Reservation::Charge) {
-            let told = hold.settling.as_mut().and_then(|settling| settling.told.take());
-            told.iter().for_each(|told| told.settled(0));
+            let observer = hold.settling.as_mut().and_then(|settling| settling.observer.take());
+            observer.iter().for_each(|observer| observer.settled(0));
             match (&hold.remote, hold.charge.take()) {
                 (Some(remote), charge) => remote.settle(charge, hold.cost, 0),
                 (None, Some(charge)) => {

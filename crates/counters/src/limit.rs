@@ -116,8 +116,8 @@ impl CountedLimit {
     }
 
     /// Replaces the state of a key by the one that a store returned at its time `now`, so that this process can decide from there.
-    pub fn learn(&self, key: Fingerprint, told: &RemoteState, now: Time) {
-        self.counters.learn(key, told, now, self.own_quota());
+    pub fn learn(&self, key: Fingerprint, state: &RemoteState, now: Time) {
+        self.counters.learn(key, state, now, self.own_quota());
     }
 
     /// How its tokens are leased, if they are.
@@ -158,10 +158,10 @@ impl CountedLimit {
 
     /// Replaces the state of a key by the one that the store returned after a correction. The state of a log then does not
     /// show until when it refuses, so the key is removed.
-    pub fn relearn(&self, key: Fingerprint, told: &RemoteState, now: Time) {
-        match told {
+    pub fn relearn(&self, key: Fingerprint, state: &RemoteState, now: Time) {
+        match state {
             RemoteState::SlidingLog(..) => _ = self.counters.pardon(key),
-            _ => self.learn(key, told, now),
+            _ => self.learn(key, state, now),
         }
     }
 

@@ -7,20 +7,20 @@ use super::decision::{all, evaluate};
 use super::{Ask, Decision, RemoteBan, RemoteState};
 
 /// The decision that [`decide`](crate::decide) would make now. Nothing is charged, no refusal is counted and no ban begins.
-/// `told` are the states that a store returned, one for each ask; where there is none, the state in this process counts. The
+/// `remote` are the states that a store returned, one for each ask; where there is none, the state in this process counts. The
 /// ask of such a limit has the time of the store.
 pub fn preview<'a>(
     asks: &[impl AsRef<Ask<'a>>],
-    told: &[Option<(RemoteState, Option<RemoteBan>)>],
+    remote: &[Option<(RemoteState, Option<RemoteBan>)>],
 ) -> Decision {
     let asks = all(asks);
-    let told = |index: usize| told.get(index).and_then(Option::as_ref);
-    let state = |(index, ask): (usize, &&Ask<'_>)| match told(index) {
+    let remote = |index: usize| remote.get(index).and_then(Option::as_ref);
+    let state = |(index, ask): (usize, &&Ask<'_>)| match remote(index) {
         Some((state, _)) => (index, state.clone()),
         None => (index, ask.limit.counters.copy(ask.key, ask.at, ask.limit.own_quota())),
     };
     let mut keys: SmallVec<[(usize, RemoteState); 2]> = asks.iter().enumerate().map(state).collect();
-    let ban = |(index, ask): (usize, &&Ask<'_>)| match told(index) {
+    let ban = |(index, ask): (usize, &&Ask<'_>)| match remote(index) {
         Some((_, Some(ban))) => BanCheck::there(Some(ban.clone())),
         _ => BanCheck::there(ask.limit.bans.as_ref().map(|bans| bans.copy(ask.key, ask.now))),
     };
@@ -86,14 +86,14 @@ mod tests {
                 now = now.plus(Span::from_millis(random(120)));
                 let key = Fingerprint::from_hash((random(3) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 let asks = [Ask::new(&one, key, 1 + random(2), now), Ask::new(&other, key, 1, now)];
-                let told = what(&preview(&asks, &[]));
+                let remote = what(&preview(&asks, &[]));
                 assert_eq!(
-                    told,
+                    remote,
                     what(&preview(&asks, &[])),
                     "{quota:?}: step {step}: asking changes nothing"
                 );
                 let decision = decide(&asks, false);
-                assert_eq!(told, what(&decision), "{quota:?}: step {step}");
+                assert_eq!(remote, what(&decision), "{quota:?}: step {step}");
                 held.push(decision.holds);
                 if held.len() > 4 {
                     let mut holds = held.swap_remove(random(5) as usize);

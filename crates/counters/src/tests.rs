@@ -277,7 +277,7 @@ fn usage_is_that_of_the_quota_in_force() {
 /// What a store has told stands in the table, under the quota in force, and never takes the place of another key.
 #[test]
 fn a_table_goes_on_from_what_a_store_told() {
-    let told = |spent| {
+    let remote = |spent| {
         let bucket = TokenBucket::new(rate(10, 60), 10).unwrap();
         let mut state = Default::default();
         bucket.charge(&mut state, now(), spent);
@@ -285,13 +285,13 @@ fn a_table_goes_on_from_what_a_store_told() {
     };
     let limit = limit(token(10, 60, 20), 1, 0);
     let left = |n| limit.counters.usage(key(n), now()).map(|usage| usage.remaining);
-    limit.learn(key(1), &told(5), now());
+    limit.learn(key(1), &remote(5), now());
     assert_eq!(left(1), Some(10), "half of the bucket that is in force");
-    limit.learn(key(1), &told(9), now());
+    limit.learn(key(1), &remote(9), now());
     assert_eq!(left(1), Some(2));
-    limit.learn(key(2), &told(9), now());
+    limit.learn(key(2), &remote(9), now());
     assert_eq!((left(2), limit.counters.entries()), (None, 1), "there is no room for a second key");
-    limit.learn(key(1), &told(0), now());
+    limit.learn(key(1), &remote(0), now());
     assert_eq!((left(1), limit.counters.entries()), (None, 0), "who owes nothing needs no place");
 }
 

@@ -74,19 +74,19 @@ impl Membership {
 
     /// Takes the number of gateways. A smaller number is used after [`CONFIRMATIONS`] announcements: after an outage, in which no
     /// gateway could announce itself, the first one that is back would find itself alone.
-    fn count(&self, told: Option<u32>) -> Option<u32> {
+    fn count(&self, counted: Option<u32>) -> Option<u32> {
         let known = self.gateways();
         let gateways = {
             let mut fewer = self.fewer.lock().unwrap_or_else(PoisonError::into_inner);
-            match told {
-                Some(told) if told < known => {
+            match counted {
+                Some(counted) if counted < known => {
                     fewer.times += 1;
-                    fewer.most = fewer.most.max(told).max(1);
+                    fewer.most = fewer.most.max(counted).max(1);
                 }
                 _ => *fewer = Fewer::default(),
             }
-            match told {
-                Some(told) if told > known => told,
+            match counted {
+                Some(counted) if counted > known => counted,
                 _ if fewer.times >= CONFIRMATIONS => std::mem::take(&mut *fewer).most,
                 _ => return None,
             }

@@ -71,7 +71,7 @@ impl Strikes {
 
     /// The state as a store returned it: banned until `until`, with `refusals` that count at `now`. It is valid at `now`
     /// only.
-    pub fn told(until: Time, refusals: u64, now: Time) -> Self {
+    pub fn from_store(until: Time, refusals: u64, now: Time) -> Self {
         Self { until, at: (0..refusals.min(MAX_BAN_AFTER)).map(|_| now).collect() }
     }
 }

@@ -148,17 +148,17 @@ mod tests {
                 let emission_rate = bucket.emission_rate();
                 let admits = [bucket.check(&level, now, cost).is_ok(), queue.check(&backlog, now, cost).is_ok()];
                 let numbers = [bucket.in_micros(cost), queue.in_micros(cost)];
-                for ((state, told), admitted) in [&mut level, &mut backlog].into_iter().zip(numbers).zip(admits) {
-                    let Some(told) = told else { return Ok(()) };
+                for ((state, number), admitted) in [&mut level, &mut backlog].into_iter().zip(numbers).zip(admits) {
+                    let Some(number) = number else { return Ok(()) };
                     let owed = emission_rate.owed(*state, now);
                     prop_assert_eq!(emission_rate.debt(now, owed).owed(emission_rate, now), state.owed(emission_rate, now));
-                    prop_assert_eq!(told.room.is_some_and(|room| owed <= room), admitted);
+                    prop_assert_eq!(number.room.is_some_and(|room| owed <= room), admitted);
                     if admitted {
                         let receipt = state.add(emission_rate, now, emission_rate.ticks(cost));
-                        let sum = emission_rate.ticks_in(owed) + emission_rate.ticks_in(told.cost);
+                        let sum = emission_rate.ticks_in(owed) + emission_rate.ticks_in(number.cost);
                         prop_assert_eq!(emission_rate.ticks_in(emission_rate.owed(*state, now)), sum);
                         prop_assert_eq!(emission_rate.ticks_in(emission_rate.micros(receipt.number())), receipt.number());
-                        prop_assert!(emission_rate.owed(*state, now) <= told.whole);
+                        prop_assert!(emission_rate.owed(*state, now) <= number.whole);
                     }
                 }
             }

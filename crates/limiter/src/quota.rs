@@ -215,8 +215,8 @@ mod tests {
         ] {
             let rate = Rate::new(count, Span::from_millis(millis)).unwrap();
             let quota = Quota::TokenBucket(TokenBucket::new(rate, burst).unwrap(), rate, burst);
-            let told = (quota.policy(), quota.window(Time::EPOCH).unwrap().ceil_secs());
-            assert_eq!(told, (policy, seconds), "{count} in {millis} ms, burst {burst}");
+            let shown = (quota.policy(), quota.window(Time::EPOCH).unwrap().ceil_secs());
+            assert_eq!(shown, (policy, seconds), "{count} in {millis} ms, burst {burst}");
         }
     }
 }

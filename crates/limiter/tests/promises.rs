@@ -95,8 +95,8 @@ proptest! {
                     Ok(_) => _ = log.charge(&mut state, now, 1),
                     Err(_) => log.refused(&mut state, now, 1),
                 }
-                let told = format!("{state:?}");
-                let held = told.split("dropped").next().unwrap_or_default();
+                let reply = format!("{state:?}");
+                let held = reply.split("dropped").next().unwrap_or_default();
                 let entries = held.matches("Entry").count() as u64;
                 prop_assert!(entries <= plan.count(), "{entries} entries");
             }

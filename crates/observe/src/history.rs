@@ -215,8 +215,8 @@ mod tests {
     const BEGUN: u64 = 1_795_000_000;
 
     fn column(history: &History, metrics: &Metrics, since: u64, ring: usize, name: &str) -> Vec<Option<u64>> {
-        let told = history.json(metrics, since, |_| None);
-        serde_json::from_value(told["rings"][ring][name].clone()).unwrap()
+        let json = history.json(metrics, since, |_| None);
+        serde_json::from_value(json["rings"][ring][name].clone()).unwrap()
     }
 
     /// Seconds are kept for two minutes, tens of seconds for an hour; what was not sampled is a gap, and memory is fixed.
@@ -238,11 +238,11 @@ mod tests {
         assert_eq!(tens.len(), 360);
         assert!((9..=11).contains(&tens[300].unwrap()), "{:?}", tens[300]);
         assert_eq!(column(&history, &metrics, BEGUN + 4_000, 0, "requests").len(), 1, "what is new");
-        let told = history.json(&metrics, 0, |_| None);
-        assert_eq!((&told["time"], &told["peak"]["requests"]), (&json!(BEGUN + 4_000), &json!(2)));
-        assert_eq!(told["rings"][0]["limits"]["l"]["refused"][119], 1);
-        assert_eq!((&told["routes"][0]["route"], &told["routes"][0]["rate"]), (&json!("api"), &json!(1.0)));
-        let p50 = told["routes"][0]["p50"].as_f64().unwrap();
+        let json = history.json(&metrics, 0, |_| None);
+        assert_eq!((&json["time"], &json["peak"]["requests"]), (&json!(BEGUN + 4_000), &json!(2)));
+        assert_eq!(json["rings"][0]["limits"]["l"]["refused"][119], 1);
+        assert_eq!((&json["routes"][0]["route"], &json["routes"][0]["rate"]), (&json!("api"), &json!(1.0)));
+        let p50 = json["routes"][0]["p50"].as_f64().unwrap();
         assert!((0.001..0.0025).contains(&p50), "{p50}");
     }
 }

@@ -366,7 +366,7 @@ impl<W> Gate<W> {
 
     /// The limit of this gateway alone, with which a [`Pool`](crate::Pool) begins.
     pub fn own_limit(&self) -> (f64, f64) {
-        self.limit.told()
+        self.limit.limit_and_base()
     }
 
     /// What this gateway may have of the limit of all.

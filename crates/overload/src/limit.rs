@@ -275,7 +275,7 @@ impl Limit {
     }
 
     /// The limit and the base, for those that follow.
-    pub(crate) fn told(&self) -> (f64, f64) {
+    pub(crate) fn limit_and_base(&self) -> (f64, f64) {
         (self.limit, self.base)
     }
 

@@ -58,8 +58,8 @@ impl Pool {
     }
 
     /// The limit and the base to tell the others.
-    pub fn told(&self) -> (f64, f64) {
-        self.limit.told()
+    pub fn limit_and_base(&self) -> (f64, f64) {
+        self.limit.limit_and_base()
     }
 
     /// The reports of all gateways, of which `own` is this one's. Returns how many requests this gateway may have in flight.
@@ -82,7 +82,7 @@ impl Pool {
             }
         }
         if leader.gateway == own.gateway {
-            self.limit.look(now, f64::from(in_flight) >= self.limit.told().0 * FULL);
+            self.limit.look(now, f64::from(in_flight) >= self.limit.limit_and_base().0 * FULL);
         } else {
             self.limit.follow(leader.limit, leader.base, now);
         }
@@ -118,11 +118,11 @@ mod tests {
         let (own, others) = (report(2, 10, 5), [report(1, 10, 0), report(3, 0, 0)]);
         // The first one tells 40, of which all want 28: each has a third of the rest, too.
         assert_eq!(second.exchanged(NOW, &own, &others), 20);
-        assert_eq!(second.told(), (40.0, 0.05));
+        assert_eq!(second.limit_and_base(), (40.0, 0.05));
         // The first is gone: the second goes on from there.
         let now = NOW.plus(Span::from_millis(200));
         assert_eq!(second.exchanged(now, &own, &[report(3, 0, 0)]), 28);
-        assert_eq!(second.told(), (40.0, 0.05));
+        assert_eq!(second.limit_and_base(), (40.0, 0.05));
         // When more is wanted than there is, parts are in proportion.
         let own = report(2, 20, 39);
         second.exchanged(now, &own, &[report(3, 19, 0)]);

@@ -138,8 +138,9 @@ impl Overload {
     pub fn report(&self, now: Time, gateway: u64) -> Report {
         let pool = self.pool();
         let mut gate = self.gate();
-        let told = pool.as_ref().map_or_else(|| gate.own_limit(), |pooled| pooled.pool.told());
-        gate.report(now, gateway, told)
+        let pool_limit =
+            pool.as_ref().map_or_else(|| gate.own_limit(), |pooled| pooled.pool.limit_and_base());
+        gate.report(now, gateway, pool_limit)
     }
 
     /// The others have told this; `own` was told to them.
@@ -170,7 +171,7 @@ impl Overload {
     /// The gateway follows the upstream alone: because there is nobody else, or because the others cannot be heard.
     pub fn alone(&self, now: Time, nobody_else: bool) {
         if let Some(pooled) = self.pool().take() {
-            self.gate().leave_pool(now, pooled.pool.told(), nobody_else);
+            self.gate().leave_pool(now, pooled.pool.limit_and_base(), nobody_else);
         }
     }
 

@@ -378,12 +378,12 @@ mod tests {
         before[0].0.count_failure();
         let counts = before[0].0.worker_counts();
         (0..3).for_each(|_| counts.begins(1));
-        let told = |state: &UpstreamState| (state.status(0)[0].requests, state.status(0)[0].failed);
-        assert_eq!(told(&state), (3, 1), "an address that has left stays counted");
+        let counts = |state: &UpstreamState| (state.status(0)[0].requests, state.status(0)[0].failed);
+        assert_eq!(counts(&state), (3, 1), "an address that has left stays counted");
         drop(before);
         state.set_addresses(0, (0..1_000).map(|at| SocketAddr::from(([10, 0, 1, 1], at))).collect());
         assert_eq!(state.endpoints().len(), MOST_ADDRESSES + 1);
-        assert_eq!(told(&state), (3, 1), "also when no request uses it any more");
+        assert_eq!(counts(&state), (3, 1), "also when no request uses it any more");
     }
 
     #[test]

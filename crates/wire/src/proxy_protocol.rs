@@ -36,14 +36,14 @@ pub fn decode(header: &[u8]) -> Progress {
 }
 
 fn version_1(header: &[u8]) -> Option<Progress> {
-    let told = header.strip_prefix(b"PROXY ")?;
-    let Some(end) = told.iter().position(|byte| *byte == b'\n') else {
+    let rest = header.strip_prefix(b"PROXY ")?;
+    let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
         // At least the end of the line is missing.
-        let more = if told.ends_with(b"\r") { 1 } else { 2 };
+        let more = if rest.ends_with(b"\r") { 1 } else { 2 };
         return (header.len() + more <= LONGEST_V1).then_some(Progress::NeedMore(more));
     };
-    let line = told[..end].strip_suffix(b"\r").filter(|line| !line.contains(&b'\r'))?;
-    if end + 1 < told.len() {
+    let line = rest[..end].strip_suffix(b"\r").filter(|line| !line.contains(&b'\r'))?;
+    if end + 1 < rest.len() {
         return None;
     }
     let line = str::from_utf8(line).ok()?;
@@ -103,15 +103,15 @@ fn version_2(header: &[u8]) -> Option<Progress> {
     if addresses == 0 {
         return Some(Progress::Done(None));
     }
-    let (told, more) = body.split_at(addresses);
+    let (ends, more) = body.split_at(addresses);
     if !is_whole(header, more) {
         return None;
     }
-    let port = |at: usize| u16::from_be_bytes([told[at], told[at + 1]]);
+    let port = |at: usize| u16::from_be_bytes([ends[at], ends[at + 1]]);
     Some(Progress::Done(Some(match addresses {
-        12 => SocketAddr::new(Ipv4Addr::new(told[0], told[1], told[2], told[3]).into(), port(8)),
+        12 => SocketAddr::new(Ipv4Addr::new(ends[0], ends[1], ends[2], ends[3]).into(), port(8)),
         _ => {
-            let octets: [u8; 16] = told[..16].try_into().ok()?;
+            let octets: [u8; 16] = ends[..16].try_into().ok()?;
             SocketAddr::new(Ipv6Addr::from(octets).into(), port(32))
         }
     })))
@@ -124,12 +124,12 @@ fn is_whole(header: &[u8], mut fields: &[u8]) -> bool {
         let length = usize::from(u16::from_be_bytes([*high, *low]));
         let Some((value, behind)) = rest.split_at_checked(length) else { return false };
         if *kind == CHECKSUM {
-            let Ok(told) = <[u8; 4]>::try_from(value) else { return false };
+            let Ok(sum) = <[u8; 4]>::try_from(value) else { return false };
             if std::mem::replace(&mut summed, true) {
                 return false; // only one is allowed: many would be expensive to compute
             }
             let at = header.len() - rest.len();
-            if crc32c(header, at..at + 4) != u32::from_be_bytes(told) {
+            if crc32c(header, at..at + 4) != u32::from_be_bytes(sum) {
                 return false;
             }
         }

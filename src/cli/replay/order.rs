@@ -39,7 +39,7 @@ fn first_time(log: &Path, known: &Known) -> Option<Time> {
 }
 
 /// That the logs are not read in the order in which they were given.
-pub(super) fn told(given: &[PathBuf], sorted: &[PathBuf]) -> Option<String> {
+pub(super) fn order_note(given: &[PathBuf], sorted: &[PathBuf]) -> Option<String> {
     let names: Vec<String> = sorted.iter().map(|log| log.display().to_string()).collect();
     (given != sorted).then(|| format!("the logs were read in the order of their times: {}", names.join(", ")))
 }

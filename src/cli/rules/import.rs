@@ -48,11 +48,11 @@ pub(super) fn import(
             break;
         }
         let reply = client.send("POST", &path, None, &piece).map_err(|error| stopped(read, &error))?;
-        if let Some(told) = reply.errors(read) {
-            return Ok(fail(INVALID, stopped(read, &told)));
+        if let Some(errors) = reply.errors(read) {
+            return Ok(fail(INVALID, stopped(read, &errors)));
         }
-        let told = reply.success().map_err(|error| stopped(read, &error))?;
-        changed += told.lines().filter(|line| !line.contains("\"changed\":false")).count();
+        let body = reply.success().map_err(|error| stopped(read, &error))?;
+        changed += body.lines().filter(|line| !line.contains("\"changed\":false")).count();
         read += count;
         if batch.is_none_or(|most| count < most) {
             break;

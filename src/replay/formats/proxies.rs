@@ -113,7 +113,7 @@ pub(super) fn short(line: &str) -> Result<Request, LineError> {
 mod tests {
     use super::super::LineParser;
 
-    fn told(line: &str) -> String {
+    fn read_line(line: &str) -> String {
         let request = LineParser::default().parse(line.as_bytes()).unwrap().unwrap();
         let text =
             |name| request.parts.headers.get(name).map(|value| String::from_utf8_lossy(value).into_owned());
@@ -161,7 +161,7 @@ mod tests {
                  Some(254)",
             ),
         ] {
-            assert_eq!(told(line), expected);
+            assert_eq!(read_line(line), expected);
         }
         let nobody = "[2024-07-03T10:00:00.310Z] \"GET / HTTP/1.1\" 200 - 0 7 2 1 \"-\" \"curl\" \"id\" \"a.test\" \"-\"";
         let error = LineParser::default().parse(nobody.as_bytes()).unwrap_err();

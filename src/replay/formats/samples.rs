@@ -22,21 +22,24 @@ fn expected(value: &Value) -> BTreeMap<String, u64> {
         .collect()
 }
 
-fn compare(name: &str, requests: &[Request], told: &Value) {
-    assert_eq!(requests.len() as u64, told["lines"].as_u64().unwrap(), "{name}: lines");
+fn compare(name: &str, requests: &[Request], expectation: &Value) {
+    assert_eq!(requests.len() as u64, expectation["lines"].as_u64().unwrap(), "{name}: lines");
     let millis = |seconds: &Value| (seconds.as_f64().unwrap() * 1e3).round() as u64;
     let first = requests.iter().map(|request| request.time.as_nanos() / 1_000_000).min().unwrap();
     // An ALB names the arrival, too, and that is taken.
     if !name.contains("alb") {
-        assert!(first.abs_diff(millis(&told["first_time"])) <= 1, "{name}: first time {first}");
-        let means = if told["time_means"] == "start" { TimeOf::Arrival } else { TimeOf::End };
+        assert!(first.abs_diff(millis(&expectation["first_time"])) <= 1, "{name}: first time {first}");
+        let means = if expectation["time_means"] == "start" { TimeOf::Arrival } else { TimeOf::End };
         // Of Apache's combined format nobody can tell that it is Apache's.
         let known =
             name.starts_with("apache-combined") || requests.iter().all(|request| request.time_of == means);
-        assert!(known, "{name}: the time is that of the {}", told["time_means"]);
+        assert!(known, "{name}: the time is that of the {}", expectation["time_means"]);
     }
-    let clients =
-        if told["clients_rightmost"].is_null() { &told["clients"] } else { &told["clients_rightmost"] };
+    let clients = if expectation["clients_rightmost"].is_null() {
+        &expectation["clients"]
+    } else {
+        &expectation["clients_rightmost"]
+    };
     assert_eq!(
         counts(requests.iter().map(|request| request.client.to_string())),
         expected(clients),
@@ -44,14 +47,14 @@ fn compare(name: &str, requests: &[Request], told: &Value) {
     );
     let statuses =
         requests.iter().filter_map(|request| request.status.map(|status| status.as_str().to_owned()));
-    assert_eq!(counts(statuses), expected(&told["statuses"]), "{name}");
+    assert_eq!(counts(statuses), expected(&expectation["statuses"]), "{name}");
     let methods = requests.iter().map(|request| request.parts.method.to_string());
-    assert_eq!(counts(methods), expected(&told["methods"]), "{name}");
+    assert_eq!(counts(methods), expected(&expectation["methods"]), "{name}");
     let paths = requests.iter().map(|request| request.parts.target.path_and_query().to_string());
-    assert_eq!(counts(paths), expected(&told["paths"]), "{name}");
+    assert_eq!(counts(paths), expected(&expectation["paths"]), "{name}");
     let longest =
         requests.iter().filter_map(|request| request.duration).max_by_key(|(duration, _)| *duration);
-    match told["max_duration_seconds"].as_f64() {
+    match expectation["max_duration_seconds"].as_f64() {
         Some(seconds) => {
             let (found, _) = longest.unwrap_or_else(|| panic!("{name}: no durations"));
             let off = (found.as_nanos() as f64 / 1e9 - seconds).abs();
@@ -68,8 +71,8 @@ fn logs_of_real_programs_are_read() {
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
         let Some(name) = path.file_name().unwrap().to_str().unwrap().strip_suffix(".log") else { continue };
-        let told = std::fs::read_to_string(folder.join(format!("{name}.expected.json"))).unwrap();
-        let told: Value = serde_json::from_str(&told).unwrap();
+        let expectation = std::fs::read_to_string(folder.join(format!("{name}.expected.json"))).unwrap();
+        let expectation: Value = serde_json::from_str(&expectation).unwrap();
         let duration = name.contains("combined-D").then(|| "1us".parse().unwrap());
         let mut parser = LineParser::new(Known { duration, ..Known::default() });
         let mut requests = Vec::new();
@@ -86,7 +89,7 @@ fn logs_of_real_programs_are_read() {
             }
         }
         if !name.contains("badreq") {
-            compare(name, &requests, &told);
+            compare(name, &requests, &expectation);
         }
         seen += 1;
     }

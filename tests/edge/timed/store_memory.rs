@@ -56,8 +56,8 @@ impl<'a> Log<'a> {
         assert_eq!(refusal.status, 429);
         let seconds = |time: Duration| time.as_secs_f64().ceil() as u64;
         let (least, most) = (self.first.0 + PERIOD - heard, self.first.1 + PERIOD - sent);
-        let told = refusal.number("retry-after");
-        assert!((seconds(least)..=seconds(most)).contains(&told), "{told} s, not {least:?} to {most:?}");
+        let shown = refusal.number("retry-after");
+        assert!((seconds(least)..=seconds(most)).contains(&shown), "{shown} s, not {least:?} to {most:?}");
         Some(())
     }
 }

@@ -54,7 +54,7 @@ impl Verified {
     }
 
     /// What is kept of the claims that an issuer answers for a token, if they hold at `now`.
-    pub(crate) fn told(
+    pub(crate) fn verify(
         claims: &Claims,
         kept: Kept<'_>,
         wanted: &[String],

@@ -316,8 +316,8 @@ mod tests {
             (json!({ "kty": "new" }), "a key is neither RSA, P-256, P-384 nor Ed25519"),
             (json!(7), "a key is malformed"),
         ] {
-            let told = format!("it holds no key that verifies tokens: {why}");
-            assert_eq!(read(std::slice::from_ref(&bad)), Err(told), "{bad}");
+            let message = format!("it holds no key that verifies tokens: {why}");
+            assert_eq!(read(std::slice::from_ref(&bad)), Err(message), "{bad}");
             assert_eq!(read(&[bad, good.clone()]), Ok(1), "the others stay");
         }
     }

@@ -59,9 +59,9 @@ impl<T: Clone + 'static> Flights<T> {
                     let landing = Landing { open: Arc::clone(&self.open), key, _place: place };
                     // A task of its own: the client that came first may leave, and others wait too.
                     spawn_local(async move {
-                        let told = call.await;
+                        let result = call.await;
                         drop(landing);
-                        sender.send_replace(Some(told));
+                        sender.send_replace(Some(result));
                     });
                     result
                 }

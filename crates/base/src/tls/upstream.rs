@@ -107,11 +107,11 @@ impl UpstreamTls {
         let system = SystemRoots::default();
         let made = Self::new(files, self.server_name.clone(), self.verify, self.protocol, &system);
         made.map_err(|mistakes| {
-            let told = |(part, mistake): (TlsPart, PemMistake)| {
+            let of_part = |(part, mistake): (TlsPart, PemMistake)| {
                 let unusable = Unusable { message: mistake.message, details: Vec::new() };
                 self.files.path(part).map(|path| (path, unusable))
             };
-            mistakes.into_iter().filter_map(told).collect()
+            mistakes.into_iter().filter_map(of_part).collect()
         })
     }
 }

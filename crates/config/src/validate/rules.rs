@@ -172,13 +172,13 @@ impl LimitConfig {
                 Ok(()) => Ok(quota),
                 Err(why) => Err(vec![format!("this is {why}")]),
             },
-            _ => Err(report.errors.into_iter().map(told).collect()),
+            _ => Err(report.errors.into_iter().map(sentence).collect()),
         }
     }
 }
 
 /// A mistake in one line.
-fn told(problem: crate::Problem) -> String {
+fn sentence(problem: crate::Problem) -> String {
     match problem.help {
         Some(help) => format!("{}: {help}", problem.message),
         None => problem.message,

@@ -172,11 +172,11 @@ impl<'a> Run<'a> {
             .zip(&costs)
             .map(|((quota, limit), cost)| argument(quota, limit.enforced, *cost))
             .collect();
-        let (now, admitted, mut told) =
+        let (now, admitted, mut reply) =
             decided(self.store.decide(&self.names, &quotas, 0, requests, &arguments));
         let mut local = self.local.clone();
         let (expected, charged) = self.submit(&mut local, now, requests, &costs);
-        let (said, _) = self.submit(&mut told, now, requests, &costs);
+        let (said, _) = self.submit(&mut reply, now, requests, &costs);
         for (request, (said, expected)) in said.iter().zip(&expected).enumerate() {
             prop_assert_eq!(&said.verdicts, &expected.verdicts, "request {} at {:?}", request, now);
             prop_assert_eq!(said.admitted, expected.admitted, "request {}", request);
@@ -209,12 +209,12 @@ impl<'a> Run<'a> {
                 refund_argument(&self.quotas[*i], self.quotas[*i].charged(charged.costs[*i], *receipt))
             })
             .collect();
-        let told = self.store.refund(&names, &quotas, &arguments);
+        let reply = self.store.refund(&names, &quotas, &arguments);
         for (i, receipt) in &taken {
-            self.local[*i].refund(told.now, charged.costs[*i], *receipt);
+            self.local[*i].refund(reply.now, charged.costs[*i], *receipt);
         }
-        for ((i, _), key) in taken.iter().zip(&told.keys) {
-            prop_assert_eq!(key.usage(told.now), self.local[*i].usage(told.now), "{:?}", self.quotas[*i]);
+        for ((i, _), key) in taken.iter().zip(&reply.keys) {
+            prop_assert_eq!(key.usage(reply.now), self.local[*i].usage(reply.now), "{:?}", self.quotas[*i]);
         }
         self.look(&charged.costs)
     }
@@ -230,13 +230,13 @@ impl<'a> Run<'a> {
         if keys.is_empty() {
             return Ok(());
         }
-        let told = self.store.spend(&names, &quotas, &arguments);
+        let reply = self.store.spend(&names, &quotas, &arguments);
         for i in &keys {
-            self.local[*i].settle(told.now, costs[*i]);
+            self.local[*i].settle(reply.now, costs[*i]);
         }
-        for (i, key) in keys.iter().zip(&told.keys) {
-            let local = self.local[*i].usage(told.now);
-            prop_assert_eq!(key.usage(told.now), local, "{:?}", self.quotas[*i]);
+        for (i, key) in keys.iter().zip(&reply.keys) {
+            let local = self.local[*i].usage(reply.now);
+            prop_assert_eq!(key.usage(reply.now), local, "{:?}", self.quotas[*i]);
         }
         self.look(&costs)
     }
@@ -246,11 +246,11 @@ impl<'a> Run<'a> {
         let quotas: Vec<&Quota> = self.quotas.iter().collect();
         let arguments: Vec<Vec<u8>> =
             quotas.iter().zip(costs).map(|(quota, cost)| argument(quota, true, *cost)).collect();
-        let (now, admitted, told) = decided(self.store.decide(&self.names, &quotas, 0, 0, &arguments));
+        let (now, admitted, reply) = decided(self.store.decide(&self.names, &quotas, 0, 0, &arguments));
         prop_assert_eq!(admitted, 0);
-        for (i, (told, local)) in told.iter().zip(&self.local).enumerate() {
+        for (i, (reply, local)) in reply.iter().zip(&self.local).enumerate() {
             let faces = |key| face(key, now, costs[i], size(&self.quotas[i]).1);
-            prop_assert_eq!(faces(told), faces(local), "{:?} at {:?}", self.quotas[i], now);
+            prop_assert_eq!(faces(reply), faces(local), "{:?} at {:?}", self.quotas[i], now);
         }
         Ok(())
     }

@@ -83,14 +83,14 @@ impl Run {
         let ask = |limit| Ask::new(limit, Fingerprint::from_hash(1), 1, now);
         let asks: Vec<Ask<'_>> = self.limits.iter().map(ask).collect();
 
-        let mut told: Vec<(usize, RemoteState)> = keys.into_iter().enumerate().collect();
+        let mut answered: Vec<(usize, RemoteState)> = keys.into_iter().enumerate().collect();
         let mut bans = bans.into_iter();
         let of = |limit: &Arc<CountedLimit>| BanCheck::there(limit.ban.and_then(|_| bans.next()));
-        let mut told_bars: BanChecks<'_> = self.limits.iter().map(of).collect();
+        let mut remote_bans: BanChecks<'_> = self.limits.iter().map(of).collect();
         let mut ban_checks = self.ban_checks();
         let mut count = 0;
         for request in 0..requests {
-            let said = evaluate(&asks, &mut told, &mut told_bars, true, |_, _, _, _| {});
+            let said = evaluate(&asks, &mut answered, &mut remote_bans, true, |_, _, _, _| {});
             let expected = evaluate(&asks, &mut self.keys, &mut ban_checks, true, |_, _, _, _| {});
             prop_assert_eq!(&said.verdicts, &expected.verdicts, "request {} at {:?}", request, now);
             count += u32::from(expected.admitted);
@@ -154,6 +154,6 @@ fn what_is_kept_of_a_ban_ends_by_itself() {
     assert!((990_000..=1_000_001).contains(&life) && bytes == 7, "{life} {bytes}");
     assert_eq!(ask(5).1, 7, "what a ban refuses is not counted");
     let now = Time::EPOCH.plus(Span::DAY);
-    let told = Strikes::told(now.plus(Span::SECOND), 0, now);
-    assert_eq!(ban.left(&told, now), Some(Span::SECOND));
+    let answered = Strikes::from_store(now.plus(Span::SECOND), 0, now);
+    assert_eq!(ban.left(&answered, now), Some(Span::SECOND));
 }

@@ -8,8 +8,8 @@ use super::server::{LEASE, Server, Store, decided};
 use crate::protocol::argument;
 
 fn clock(store: &mut Store) -> u64 {
-    let told: Vec<u64> = store.command(&["TIME"]);
-    told[0] * 1_000_000 + told[1]
+    let reply: Vec<u64> = store.command(&["TIME"]);
+    reply[0] * 1_000_000 + reply[1]
 }
 
 /// The first microsecond after `now` at which the key owes nothing.

@@ -23,26 +23,26 @@ struct Pair<'a> {
 impl Pair<'_> {
     fn ask(&mut self, requests: u32, cost: u64) -> TestCaseResult {
         let arguments = [argument(&self.quota, true, cost)];
-        let (now, admitted, mut told) =
+        let (now, admitted, mut reply) =
             decided(self.store.decide(&self.key, &[&self.quota], 0, requests, &arguments));
-        let told = &mut told[0];
-        prop_assert_eq!(told.usage(now), self.local.usage(now));
+        let reply = &mut reply[0];
+        prop_assert_eq!(reply.usage(now), self.local.usage(now));
         let mut expected = 0;
         for _ in 0..requests.max(1) {
             let answer = self.local.check(now, cost);
-            prop_assert_eq!(told.check(now, cost), answer);
+            prop_assert_eq!(reply.check(now, cost), answer);
             if requests == 0 {
                 break;
             }
             if answer.is_ok() {
                 expected += 1;
-                told.charge(now, cost);
+                reply.charge(now, cost);
                 self.charged.push((cost, self.local.charge(now, cost)));
             } else {
-                told.refused(now, cost);
+                reply.refused(now, cost);
                 self.local.refused(now, cost);
             }
-            prop_assert_eq!(told.usage(now), self.local.usage(now));
+            prop_assert_eq!(reply.usage(now), self.local.usage(now));
         }
         prop_assert_eq!(admitted, expected);
         Ok(())
@@ -53,13 +53,13 @@ impl Pair<'_> {
             return Ok(());
         }
         let (cost, receipt) = self.charged.swap_remove(which % self.charged.len());
-        let told = self.store.refund(
+        let reply = self.store.refund(
             &self.key,
             &[&self.quota],
             &[refund_argument(&self.quota, self.quota.charged(cost, receipt))],
         );
-        self.local.refund(told.now, cost, receipt);
-        prop_assert_eq!(told.keys[0].usage(told.now), self.local.usage(told.now));
+        self.local.refund(reply.now, cost, receipt);
+        prop_assert_eq!(reply.keys[0].usage(reply.now), self.local.usage(reply.now));
         Ok(())
     }
 }

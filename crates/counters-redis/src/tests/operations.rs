@@ -84,12 +84,12 @@ fn what_was_spent_unheard_is_charged_in_full() {
     store.now = NOW;
     for (i, quota) in one_of_each()[..6].iter().enumerate() {
         let keys = [format!("spent:{i}")];
-        let told = store.spend(&keys, &[quota], &[spend_argument(quota, 2)]);
-        assert_eq!(told.keys[0].usage(told.now).remaining, 3, "{quota:?}");
+        let reported = store.spend(&keys, &[quota], &[spend_argument(quota, 2)]);
+        assert_eq!(reported.keys[0].usage(reported.now).remaining, 3, "{quota:?}");
         assert_eq!(left(&mut store, &keys[0], quota), 3, "{quota:?}");
         for amount in [4, u64::MAX] {
-            let told = store.spend(&keys, &[quota], &[spend_argument(quota, amount)]);
-            let usage = told.keys[0].usage(told.now);
+            let reported = store.spend(&keys, &[quota], &[spend_argument(quota, amount)]);
+            let usage = reported.keys[0].usage(reported.now);
             assert_eq!(usage.remaining, 0, "{quota:?}");
             match (quota, amount) {
                 // Six of five, at one in two seconds; and all that can ever be owed.
@@ -104,8 +104,8 @@ fn what_was_spent_unheard_is_charged_in_full() {
         }
         assert_eq!(ask(&mut store, &keys[0], quota, 1, 1).1, 0, "{quota:?}");
     }
-    let told = store.spend(&["spent:places".into()], &[&places(5)], &[spend_argument(&places(5), 2)]);
-    assert_eq!(told.keys[0], fresh(&places(5)), "places are held, not spent");
+    let reported = store.spend(&["spent:places".into()], &[&places(5)], &[spend_argument(&places(5), 2)]);
+    assert_eq!(reported.keys[0], fresh(&places(5)), "places are held, not spent");
 }
 
 /// A sub-window counts as much as the core counts, also what 4 bytes do not hold, and values of 4 bytes a count can be read.
@@ -120,16 +120,17 @@ fn a_sliding_window_counts_costs_above_32_bits_in_full() {
         let mut local = fresh(&quota);
         let mut receipts = Vec::new();
         for amount in [7, 20_000_000_000, 5, 900_000_000_000, 5_000_000_000_000] {
-            let told = store.spend(&keys, &[&quota], &[spend_argument(&quota, amount)]);
-            receipts.push((amount, local.charge(told.now, amount)));
-            assert_eq!(told.keys[0], local, "{amount}");
+            let reported = store.spend(&keys, &[&quota], &[spend_argument(&quota, amount)]);
+            receipts.push((amount, local.charge(reported.now, amount)));
+            assert_eq!(reported.keys[0], local, "{amount}");
             assert_eq!(ask(&mut store, &keys[0], &quota, 1, MAX_COUNT).1, 0);
             store.now += hour / u64::from(slices) * 2 / 5;
         }
         let (amount, receipt) = receipts[1];
-        let told = store.refund(&keys, &[&quota], &[refund_argument(&quota, quota.charged(amount, receipt))]);
-        local.refund(told.now, amount, receipt);
-        assert_eq!(told.keys[0].usage(told.now), local.usage(told.now));
+        let reported =
+            store.refund(&keys, &[&quota], &[refund_argument(&quota, quota.charged(amount, receipt))]);
+        local.refund(reported.now, amount, receipt);
+        assert_eq!(reported.keys[0].usage(reported.now), local.usage(reported.now));
         for _ in 0..50 {
             store.now += hour / 20;
             let (now, _, state) = ask(&mut store, &keys[0], &quota, 0, 1);
@@ -167,8 +168,8 @@ fn what_is_given_back_leaves_nothing_behind() {
         store.now += 1_000;
         ask(&mut store, &keys[0], quota, 1, 1);
         let give_back = [refund_argument(quota, quota.charged(3, receipt))];
-        let told = store.refund(&keys, &[quota], &give_back);
-        assert_eq!(told.keys[0].usage(told.now).remaining, 4, "{quota:?}");
+        let reported = store.refund(&keys, &[quota], &give_back);
+        assert_eq!(reported.keys[0].usage(reported.now).remaining, 4, "{quota:?}");
         store.now += 100_000_000;
         store.refund(&keys, &[quota], &give_back);
         ask(&mut store, &keys[0], quota, 1, 1);
@@ -186,15 +187,15 @@ fn places_are_leases() {
     let mut store = server.connect_timeless();
     store.now = NOW;
     let (quota, keys) = (places(5), ["lease".to_owned()]);
-    let told = |state: &RemoteState| match state {
+    let reported = |state: &RemoteState| match state {
         RemoteState::Concurrency(_, state, own) => (*state, *own),
         other => panic!("{other:?}"),
     };
     let taken = InFlight::new;
     assert_eq!(ask(&mut store, &keys[0], &quota, 2, 1).1, 2);
     let renew = |store: &mut Store, holder: &[u8], before: &[u8], places| {
-        let told_now = store.renew(&keys, &[&quota], [holder, before], 1_000, &[places]);
-        told(&told_now.keys[0])
+        let reply_now = store.renew(&keys, &[&quota], [holder, before], 1_000, &[places]);
+        reported(&reply_now.keys[0])
     };
     assert_eq!(
         renew(&mut store, b"gateway2", b"", 2),
@@ -212,8 +213,12 @@ fn places_are_leases() {
     store.now += 999;
     assert_eq!(ask(&mut store, &keys[0], &quota, 1, 1).1, 0);
     store.now += 1;
-    assert_eq!(told(&ask(&mut store, &keys[0], &quota, 3, 1).2), (taken(2), 2), "a lease that ended is free");
-    assert_eq!(told(&ask(&mut store, &keys[0], &quota, 1, 1).2), (taken(5), 5));
+    assert_eq!(
+        reported(&ask(&mut store, &keys[0], &quota, 3, 1).2),
+        (taken(2), 2),
+        "a lease that ended is free"
+    );
+    assert_eq!(reported(&ask(&mut store, &keys[0], &quota, 1, 1).2), (taken(5), 5));
     assert_eq!(renew(&mut store, b"gateway9", &HOLDER, 0), (taken(0), 0));
     assert_eq!(store.get(&keys[0]), None);
 }
@@ -283,14 +288,14 @@ fn reload(
         }
     }
     if *late > 0 && !old.is_concurrency() {
-        let told = store.spend(&[key.to_owned()], &[old], &[spend_argument(old, *late)]);
-        local.settle(told.now, *late);
+        let reported = store.spend(&[key.to_owned()], &[old], &[spend_argument(old, *late)]);
+        local.settle(reported.now, *late);
     }
-    let (now, _, told) = ask(store, key, new, 0, 1);
+    let (now, _, reported) = ask(store, key, new, 0, 1);
     let expected = rescaled(&local, new, now);
-    let numbers = [owed(&told, new, now), owed(&expected, new, now), owed(&local, old, now)];
+    let numbers = [owed(&reported, new, now), owed(&expected, new, now), owed(&local, old, now)];
     if let [
-        Some([told, ..]),
+        Some([reported, ..]),
         Some([expected, whole, scale, request]),
         Some([_, old_whole, old_scale, old_request]),
     ] = numbers
@@ -301,13 +306,13 @@ fn reload(
         // is cut off the scale of the old bucket counts there.
         let added = (scale / old_scale).max(request / old_request) * (1.0 + old_whole * 1e-8);
         let most = (expected + added) * (1.0 + 1e-8) + 1.0;
-        prop_assert!(told >= expected && told <= most, "{} instead of {}", told, expected);
+        prop_assert!(reported >= expected && reported <= most, "{} instead of {}", reported, expected);
     } else {
-        prop_assert_eq!(told.usage(now), expected.usage(now));
+        prop_assert_eq!(reported.usage(now), expected.usage(now));
     }
     let (_, _, again) = ask(store, key, new, 1, 1);
     // Of a log each tells as much as decides about what it was asked.
-    prop_assert_eq!(again.usage(now), told.usage(now), "a look has changed something");
+    prop_assert_eq!(again.usage(now), reported.usage(now), "a look has changed something");
     let before = ask(store, key, new, 0, 1).2;
     prop_assert_eq!(ask(store, key, old, 0, 1).0, now);
     prop_assert_eq!(ask(store, key, new, 0, 1).2, before);
@@ -447,12 +452,12 @@ fn periods_of_another_time_forget_nothing() {
     assert_eq!(ask(&mut store, 40), 40);
     for days in [5, 30] {
         for micros in [NOW - days * 86_400_000_000, NOW + days * 86_400_000_000] {
-            let told = || Time::from_nanos(micros * 1_000);
+            let reported = || Time::from_nanos(micros * 1_000);
             // Read as if it were plain, so that the argument is sent as it is.
             store.spend(
                 &keys,
                 &[&plain],
-                &[protocol::at(spend_argument(&quota, 1), &quota, told).into_owned()],
+                &[protocol::at(spend_argument(&quota, 1), &quota, reported).into_owned()],
             );
         }
     }
@@ -465,14 +470,14 @@ fn periods_of_another_time_forget_nothing() {
 fn periods_of_another_time_make_no_call_fail() {
     let server = Server::start();
     let (quota, plain) = (by_calendar(2), fixed(rate(2, 1_000_000)));
-    let told_at = |micros: u64| {
+    let reply_at = |micros: u64| {
         let now = Time::from_nanos(micros * 1_000);
         vec![protocol::at(argument(&quota, true, 1), &quota, || now).into_owned()]
     };
     const WEEKS: u64 = 30 * 86_400_000_000;
     for mut store in [server.connect_timeless(), server.connect()] {
         store.command::<()>(&["FLUSHALL"]);
-        for (name, arguments) in [("behind", told_at(NOW - WEEKS)), ("ahead", told_at(NOW + WEEKS))] {
+        for (name, arguments) in [("behind", reply_at(NOW - WEEKS)), ("ahead", reply_at(NOW + WEEKS))] {
             store.now = NOW;
             // Read as if it were plain, so that the arguments are sent as they are.
             let (_, admitted, _) = decided(store.decide(&[name.to_owned()], &[&plain], 0, 5, &arguments));

@@ -29,7 +29,7 @@ proptest! {
         quota in quotas(u64::MAX), value in values(), state in vec(values(), 0..5), cost in 1..=10_u64
     ) {
         let shaped = Value::Array(vec![Value::Int(1_795_219_200_000_000), Value::Int(3), Value::Array(state.clone())]);
-        let told = Value::Array(vec![Value::Int(1_795_219_200_000_000), Value::Array(state)]);
+        let answered = Value::Array(vec![Value::Int(1_795_219_200_000_000), Value::Array(state)]);
         for value in [value, shaped] {
             if let Ok(Reply { now, decided: Some(Decided { keys, .. }) }) = Reply::read(&value, &[&quota], &[]) {
                 for mut key in keys {
@@ -44,8 +44,8 @@ proptest! {
                 }
             }
         }
-        let _ = StatesReply::read(&told, &[&quota]);
-        prop_assert!(StatesReply::read(&told, &[]).is_err());
+        let _ = StatesReply::read(&answered, &[&quota]);
+        prop_assert!(StatesReply::read(&answered, &[]).is_err());
     }
 }
 

@@ -58,14 +58,13 @@ impl Server {
     /// A connection on which the scripts run at the time that each call says, and keys live for hours, so that the
     /// server's own clock forgets nothing.
     pub(super) fn connect_timeless(&self) -> Store {
-        let mut store =
-            self.connect_with(|script| {
-                let told = script
-                    .replacen("redis.call('TIME')", "{ARGV[#ARGV - 1], ARGV[#ARGV]}", 1)
-                    .replacen("math.ceil(micros / 1000) + 1", "10000000", 1);
-                assert!(told.contains("#ARGV") && told.contains("10000000"));
-                told
-            });
+        let mut store = self.connect_with(|script| {
+            let answered = script
+                .replacen("redis.call('TIME')", "{ARGV[#ARGV - 1], ARGV[#ARGV]}", 1)
+                .replacen("math.ceil(micros / 1000) + 1", "10000000", 1);
+            assert!(answered.contains("#ARGV") && answered.contains("10000000"));
+            answered
+        });
         store.timeless = true;
         store
     }

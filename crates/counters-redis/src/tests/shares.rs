@@ -60,10 +60,10 @@ fn the_script_lends_as_the_model_does() {
                 call.arg(&ask.limit);
             });
             arguments(&mut call, now, Region { name: region, floors: &floors }, (&name, number), &asks);
-            let told: Vec<i64> = call.query(&mut connection).unwrap();
-            assert_eq!(told, expected, "round {round}, step {step}");
+            let reply: Vec<i64> = call.query(&mut connection).unwrap();
+            assert_eq!(reply, expected, "round {round}, step {step}");
             for limit in 0..2 {
-                if let Ok(part) = u32::try_from(told[limit]) {
+                if let Ok(part) = u32::try_from(reply[limit]) {
                     held[limit][gateway] = part;
                 }
             }

@@ -143,7 +143,7 @@ mod tests {
     use sluicegate_limiter::Time;
 
     fn shown(file: &str) -> Value {
-        let loaded = Source::File(format!("tests/config/good/{file}").into()).load().unwrap();
+        let loaded = Source::File(format!("../../tests/config/good/{file}").into()).load().unwrap();
         config(&SnapshotBuilder::default().build(loaded.config.unwrap(), None, None, Time::from_nanos(0)))
     }
 

@@ -67,7 +67,7 @@ impl Admin {
             Some(store) => store.published().await.unwrap_or_default(), // then only this gateway's are told
             None => Vec::new(),
         };
-        all.extend(others.iter().filter_map(|told| published(told, limit, rank)));
+        all.extend(others.iter().filter_map(|text| published(text, limit, rank)));
         let mut keys = merged(&all, if wanted.is_some() { usize::MAX } else { most });
         if let Some(wanted) = wanted {
             keys.retain(|one| one.key.as_ref().is_some_and(|key| wanted.contains(key)));

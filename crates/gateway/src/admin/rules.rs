@@ -447,13 +447,13 @@ fn refused(error: &NotWritten) -> Answer {
         FailureKind::NotFound => StatusCode::NOT_FOUND,
         FailureKind::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
     };
-    let mut body = problem_body(status, &told(first));
+    let mut body = problem_body(status, &described(first));
     if let FailureKind::PreconditionFailed(current) = &first.kind {
         body["current"] = current.as_ref().map(|stored| json_of(stored)).into();
     }
     body["errors"] = failures
         .iter()
-        .map(|failure| json!({ "line": failure.index + 1, "detail": told(failure) }))
+        .map(|failure| json!({ "line": failure.index + 1, "detail": described(failure) }))
         .collect();
     let mut response = answer(status, PROBLEM, body.to_string());
     if let FailureKind::PreconditionFailed(Some(current)) = &first.kind {
@@ -462,7 +462,7 @@ fn refused(error: &NotWritten) -> Answer {
     response
 }
 
-fn told(failure: &Failure) -> String {
+fn described(failure: &Failure) -> String {
     match &failure.kind {
         FailureKind::NotFound => "there is no such rule".to_owned(),
         FailureKind::PreconditionFailed(Some(current)) => {

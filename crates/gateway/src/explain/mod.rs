@@ -176,12 +176,12 @@ impl Snapshot {
         };
         let reject = matched.reject.take();
         let mut selection = matching.selection;
-        let told = self.told(&mut selection.asks_mut(), live).await;
+        let stored = self.stored(&mut selection.asks_mut(), live).await;
         explanation.route = Some(matched.route.name.clone());
         explanation.consumer = matched.identity.consumer().map(str::to_owned);
         explanation.plan = matched.identity.plan().map(str::to_owned);
-        let unavailable = told.iter().any(|told| matches!(told, Told::Away));
-        let states: Vec<_> = told.into_iter().map(Told::state).collect();
+        let unavailable = stored.iter().any(|stored| matches!(stored, Stored::Away));
+        let states: Vec<_> = stored.into_iter().map(Stored::state).collect();
         let mut decision = preview(&selection.selected, &states);
         preview_shares(&selection.selected, now, &mut decision);
         let decision = match SlowerLane::after(decision, &selection.selected) {
@@ -199,22 +199,22 @@ impl Snapshot {
     }
 
     /// What the store says of the limits that it counts. Their asks get the time of the store.
-    async fn told(&self, asks: &mut [&mut Ask<'_>], live: Option<&Live>) -> Vec<Told> {
+    async fn stored(&self, asks: &mut [&mut Ask<'_>], live: Option<&Live>) -> Vec<Stored> {
         let mut all = Vec::with_capacity(asks.len());
         for ask in asks {
             let store = live.and_then(|live| live.store.as_ref()).filter(|_| ask.limit.shared.is_some());
             let Some(store) = store else {
-                all.push(Told::Here);
+                all.push(Stored::Here);
                 continue;
             };
             let peeked = store.peek(ask.limit, ask.key, &ask.text, Span::SECOND).await;
             all.push(match peeked {
                 Some(peeked) => {
                     (ask.now, ask.at) = (peeked.at, peeked.at);
-                    Told::Store(Box::new((peeked.state, peeked.ban)))
+                    Stored::Store(Box::new((peeked.state, peeked.ban)))
                 }
-                None if ask.limit.enforced && ask.limit.is_closed_without_store() => Told::Away,
-                None => Told::Here,
+                None if ask.limit.enforced && ask.limit.is_closed_without_store() => Stored::Away,
+                None => Stored::Here,
             });
         }
         all
@@ -354,7 +354,7 @@ impl Explanation {
 }
 
 /// What is known of the state of a key.
-enum Told {
+enum Stored {
     /// It is in this process.
     Here,
     /// The store has answered.
@@ -363,7 +363,7 @@ enum Told {
     Away,
 }
 
-impl Told {
+impl Stored {
     fn state(self) -> Option<(RemoteState, Option<RemoteBan>)> {
         match self {
             Self::Store(state) => Some(*state),

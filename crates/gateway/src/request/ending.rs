@@ -31,7 +31,7 @@ pub(super) struct Ending {
     /// Where the spans of sampled requests go.
     pub(super) spans: Option<Arc<Spans>>,
     /// The limits whose cost a header of the answer says.
-    told_costs: Box<[ToldCost]>,
+    header_costs: Box<[HeaderCost]>,
 }
 
 /// The counters that a worker has of each route.
@@ -42,7 +42,7 @@ pub(super) struct RouteCounts {
 }
 
 /// A limit whose cost a header of the answer says.
-struct ToldCost {
+struct HeaderCost {
     limit: usize,
     header: HeaderName,
     counters: Arc<Counters>,
@@ -63,10 +63,10 @@ impl Ending {
         };
         let log = snapshot.config.access_log.clone().zip(process.access_log.load_full());
         let log_before = before.and_then(|before| before.access_log.as_ref());
-        let told_costs = snapshot.limits.iter().enumerate().filter_map(|(index, limit)| {
+        let header_costs = snapshot.limits.iter().enumerate().filter_map(|(index, limit)| {
             let Cost::Detailed(cost) = &limit.config.cost else { return None };
             let header = cost.response_header.clone()?;
-            Some(ToldCost { limit: index, header, counters: Arc::clone(&limit.counted.counters) })
+            Some(HeaderCost { limit: index, header, counters: Arc::clone(&limit.counted.counters) })
         });
         Self {
             process: Arc::clone(process),
@@ -76,7 +76,7 @@ impl Ending {
             consumers: metrics.consumers(worker),
             access_log: log.map(|(config, sink)| AccessLog::new(config, sink, log_before)),
             spans: process.spans.load_full(),
-            told_costs: told_costs.collect(),
+            header_costs: header_costs.collect(),
         }
     }
 
@@ -93,10 +93,10 @@ impl Ending {
 
     /// What the trailers of an answer say of the cost on a limit.
     pub(super) fn cost_in_trailers(&self, limit: usize, trailers: &HeaderMap) -> u64 {
-        let told = self.told_costs.iter().find(|told| told.limit == limit);
-        told.map_or(0, |told| {
+        let header_cost = self.header_costs.iter().find(|header_cost| header_cost.limit == limit);
+        header_cost.map_or(0, |header_cost| {
             let count = |unreadable: &AtomicU64| _ = unreadable.fetch_add(1, Ordering::Relaxed);
-            in_trailers(&told.header, trailers, || count(&told.counters.unreadable_costs))
+            in_trailers(&header_cost.header, trailers, || count(&header_cost.counters.unreadable_costs))
         })
     }
 }

@@ -124,9 +124,9 @@ async fn follow(rules: Weak<Rules>, service: Rc<Service>) {
     let mut since = None;
     loop {
         let begun = service.clock.uptime();
-        let told = service.changed_since(since).await;
+        let changes = service.changed_since(since).await;
         let Some(rules) = rules.upgrade() else { return };
-        let pause = match told {
+        let pause = match changes {
             Ok(Some((text, version))) => {
                 let reached = rules.take_changes(&text, version);
                 let news = reached != since;

@@ -40,12 +40,12 @@ pub(super) fn open(
 /// Writes the lines of all requests that have ended, within a bounded time.
 pub(super) async fn finish(shared: &ProcessState, workers: &[mpsc::UnboundedSender<Command>]) {
     let Some(writer) = shared.access_log.load_full() else { return };
-    let (done, mut told) = mpsc::channel(1);
+    let (done, mut all_done) = mpsc::channel(1);
     for worker in workers {
         let _ = worker.send(Command::FlushAccessLog(done.clone())); // a worker that ended has flushed its lines
     }
     drop(done);
-    let _ = tokio::time::timeout(FINISH, told.recv()).await; // nothing is sent: it returns when all senders are dropped
+    let _ = tokio::time::timeout(FINISH, all_done.recv()).await; // nothing is sent: it returns when all senders are dropped
     let finished = sluicegate_base::boxed_future::spawn_blocking(move || writer.finish(FINISH)).await; // the admin API still answers meanwhile
     if !finished.unwrap_or(false) {
         tracing::warn!("the last lines of the access log could not be written in time");

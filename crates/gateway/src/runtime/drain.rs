@@ -75,15 +75,15 @@ async fn wait(
         tokio::time::sleep(delay).await;
     }
     tracing::info!("draining: {} connections, at most {deadline:?}", shared.metrics.open_connections());
-    let mut told = match suspended {
-        Some(told) => {
+    let mut all_done = match suspended {
+        Some(all_done) => {
             drop(sockets); // they are the successor's alone
-            told
+            all_done
         }
         None => close(sockets, workers),
     };
     let empty = async {
-        let _ = told.recv().await; // nothing is sent: it returns when all workers have dropped their senders
+        let _ = all_done.recv().await; // nothing is sent: it returns when all workers have dropped their senders
         while shared.metrics.open_connections() > 0 {
             tokio::time::sleep(CHECK_INTERVAL).await;
         }
@@ -98,10 +98,10 @@ fn close(sockets: Sockets, workers: &[mpsc::UnboundedSender<Command>]) -> mpsc::
     let left = sockets.left_to_others(&[]).into();
     sockets.remove_files();
     drop(sockets); // a socket listens as long as any process or thread holds it
-    let (done, told) = mpsc::channel(1);
+    let (done, all_done) = mpsc::channel(1);
     let draining = Draining { left, grace: IDLE_GRACE, done };
     for worker in workers {
         let _ = worker.send(Command::Drain(draining.clone())); // a worker that ended has reported that
     }
-    told
+    all_done
 }

@@ -62,9 +62,9 @@ impl Supervisor {
         let takes_over = predecessor.is_some();
         if let Some(predecessor) = predecessor {
             let addresses = self.sockets.addresses();
-            let told =
+            let reply =
                 sluicegate_base::boxed_future::spawn_blocking(move || predecessor.serving(&addresses)).await;
-            self.predecessor = Some(told.unwrap_or_else(|error| Err(error.to_string()))?);
+            self.predecessor = Some(reply.unwrap_or_else(|error| Err(error.to_string()))?);
         }
         socket.publish().map_err(cannot)?;
         if takes_over {
@@ -144,8 +144,8 @@ impl Supervisor {
                 let limits = snapshot.limits.iter().filter(|limit| limit.config.shared);
                 let names: Vec<&str> = limits.map(|limit| limit.config.name.as_str()).collect();
                 if let Some(store) = store.filter(|_| !names.is_empty()) {
-                    let told = shared.tops.publish(names.into_iter(), snapshot.show_in_top());
-                    let _ = store.publish(&told).await; // the next one is told soon
+                    let ranking = shared.tops.publish(names.into_iter(), snapshot.show_in_top());
+                    let _ = store.publish(&ranking).await; // the next one is told soon
                 }
             }
         };

@@ -39,13 +39,13 @@ pub(super) async fn exchange(store: Option<Rc<Store>>, process: &ProcessState) -
 /// What is asked for here of a limit that is divided. Without an answer of the store, what the others told last stands.
 async fn shares(store: &Rc<Store>, limit: &Limit, process: &ProcessState) {
     let Some(fair) = &limit.fair else { return };
-    let told = {
+    let message = {
         let mut shares = fair.shares();
         shares.look(process.clock.now(), capacity(&limit.counted.quota));
         to_text(&shares.report())
     };
     let topic = format!("fair:{}", limit.config.name);
-    if let Some(others) = store.exchange(&topic, &told).await {
+    if let Some(others) = store.exchange(&topic, &message).await {
         fair.shares().set_others(others.iter().filter_map(|text| from_text(text)).collect());
     }
 }
@@ -92,9 +92,9 @@ fn report_to_text(report: &Report) -> String {
 }
 
 fn report_from_text(text: &str) -> Option<Report> {
-    type Told = (u64, (f64, u64, u64, u64, f64, f64), u32, u32, f64, f64);
+    type Message = (u64, (f64, u64, u64, u64, f64, f64), u32, u32, f64, f64);
     let (gateway, (busy, completed, failed, refused, taken, squares), in_flight, waiting, limit, base) =
-        serde_json::from_str::<Told>(text).ok()?;
+        serde_json::from_str::<Message>(text).ok()?;
     let sums = Sums { busy, completed, failed, refused, taken, squares };
     // A limit below one, or an enormous one, comes from no gateway.
     let is_sound = (1.0..=1e6).contains(&limit) && (0.0..1e6).contains(&base);

@@ -82,9 +82,9 @@ impl Lending {
         (!asks.is_empty()).then(|| Question { home, config, number, sent: process.clock.now(), asks })
     }
 
-    fn answered(&mut self, question: &Question, told: Vec<u32>, process: &ProcessState) {
+    fn answered(&mut self, question: &Question, parts: Vec<u32>, process: &ProcessState) {
         let limits = question.asks.iter().map(|ask| ask.limit.clone());
-        let shares: HashMap<String, u32> = limits.zip(told).collect();
+        let shares: HashMap<String, u32> = limits.zip(parts).collect();
         if self.shares.answered(question.number, question.sent, shares) {
             process.metrics.lent_until.store(question.sent.plus(SHARE_LIFE).as_nanos(), Ordering::Release);
         }
@@ -101,7 +101,7 @@ impl Question {
 /// Asks the home store, if there is one.
 pub(super) async fn ask_home(lending: &RefCell<Lending>, process: &ProcessState) {
     let Some(question) = lending.borrow_mut().question(process) else { return };
-    if let Some(told) = question.ask().await {
-        lending.borrow_mut().answered(&question, told, process);
+    if let Some(parts) = question.ask().await {
+        lending.borrow_mut().answered(&question, parts, process);
     }
 }

@@ -112,9 +112,9 @@ pub(super) async fn accept_tls(
             connection.tls = Some(Box::new(session));
             Some(stream)
         }
-        Err((outcome, told)) => {
+        Err((outcome, socket)) => {
             connection.listener.count_handshake(outcome);
-            if let Some(socket) = told {
+            if let Some(socket) = socket {
                 linger(connection, socket).await;
             }
             None

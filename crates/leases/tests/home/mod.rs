@@ -12,7 +12,7 @@ struct Known {
     ends: u64,
     question: u64,
     applied: u32,
-    told: u32,
+    reply: u32,
     demand: u64,
     wanted: u64,
 }
@@ -59,7 +59,7 @@ impl Home {
             ends: now + life,
             question: asked.question,
             applied: asked.applied,
-            told: 0,
+            reply: 0,
             demand: asked.demand,
             wanted: if asked.refused > 0 { now } else { own.map_or(0, |own| own.wanted) },
         };
@@ -74,7 +74,7 @@ impl Home {
             self.gateways.iter().map(|((region, _), known)| (region.as_str(), known)).chain(mine)
         {
             let part = booked.entry(region).or_default();
-            *part = (*part).max(known.applied).max(known.told);
+            *part = (*part).max(known.applied).max(known.reply);
             *demand.entry(region).or_default() += known.demand;
             if known.wanted > 0 && now - known.wanted.min(now) < WANTS {
                 wants.insert(region, true);
@@ -86,7 +86,7 @@ impl Home {
         let weight: u64 = wants.keys().map(|region| weigh(region)).sum();
         let floor = floor_of(asked.region);
         if now < self.learn {
-            me.told = asked.applied.max(floor);
+            me.reply = asked.applied.max(floor);
         } else {
             let pool = WHOLE - floors.iter().map(|(_, floor)| floor).sum::<u32>();
             let granted = self.granted.get(asked.region).copied().unwrap_or(booked[asked.region]);
@@ -106,12 +106,12 @@ impl Home {
                     current = most;
                 }
             }
-            me.told = current;
+            me.reply = current;
             self.granted.insert(asked.region.to_owned(), current);
         }
         self.last = now;
-        let told = me.told;
+        let reply = me.reply;
         self.gateways.insert(name, me);
-        Some(told)
+        Some(reply)
     }
 }

@@ -58,10 +58,10 @@ impl Tops {
     ) -> String {
         let limits: Vec<&str> = limits.collect();
         let most = (PUBLISHED_OF_ALL / limits.len().max(1)).clamp(PUBLISHED_AT_LEAST, PUBLISHED);
-        let told = |limit: &str| {
+        let ranked = |limit: &str| {
             [Rank::Refused, Rank::Requests].map(|rank| self.ranking(limit, rank).shown(most, &show))
         };
-        let all: Published = limits.into_iter().map(|limit| (limit.to_owned(), told(limit))).collect();
+        let all: Published = limits.into_iter().map(|limit| (limit.to_owned(), ranked(limit))).collect();
         serde_json::to_string(&all).unwrap_or_default() // maps with texts as keys can be written
     }
 }
@@ -124,10 +124,10 @@ mod tests {
         (0..3).for_each(|_| worker.count(key, &sluicegate_route::keys::KeyText::from_slice(b"k"), true));
         let text =
             tops.publish(["l"].into_iter(), |key| (Some(String::from_utf8_lossy(key).into_owned()), None));
-        let told = Some(top(&[("k", 3, 0)], 0));
+        let ranked = Some(top(&[("k", 3, 0)], 0));
         assert_eq!(
             (published(&text, "l", Rank::Refused), published(&text, "l", Rank::Requests)),
-            (told.clone(), told)
+            (ranked.clone(), ranked)
         );
         for damaged in ["", "{", "[]", "{\"l\": 1}", "{\"m\": []}"] {
             assert_eq!(published(damaged, "l", Rank::Refused), None);

@@ -177,7 +177,7 @@ pub(crate) fn run_with(
     let mut gates: Vec<Gate<u64>> = (0..gateways.count).map(|_| Gate::new(settings(), at(0.0))).collect();
     let mut pools: Vec<Pool> =
         (0..gateways.count).map(|_| Pool::new(settings().bounds, 20.0, 0.0, at(0.0))).collect();
-    let mut told: Vec<(f64, Report)> = vec![(-LIFE, Report::default()); gateways.count];
+    let mut reply: Vec<(f64, Report)> = vec![(-LIFE, Report::default()); gateways.count];
     let mut alive = 0; // the first that is
     let mut shares: Vec<Shares> = (0..gateways.count).map(|_| Shares::new(at(0.0))).collect();
     let mut events: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
@@ -303,9 +303,10 @@ pub(crate) fn run_with(
             }
             What::Exchanges(one) if one < alive => {}
             What::Exchanges(one) => {
-                let own = gates[one].report(at(now), one as u64, pools[one].told());
-                told[one] = (now, own);
-                let others = told.iter().filter(|(at, other)| other.gateway != one as u64 && now - at < LIFE);
+                let own = gates[one].report(at(now), one as u64, pools[one].limit_and_base());
+                reply[one] = (now, own);
+                let others =
+                    reply.iter().filter(|(at, other)| other.gateway != one as u64 && now - at < LIFE);
                 let others: Vec<Report> = others.map(|(_, report)| *report).collect();
                 let share = pools[one].exchanged(at(now), &own, &others);
                 gates[one].set_share(share);

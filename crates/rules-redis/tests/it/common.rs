@@ -110,10 +110,10 @@ impl Server {
 
 /// A store with these settings, and what it tells.
 pub(crate) fn open(settings: Settings, timeout: Duration) -> (Store, Events) {
-    let (tell, told) = channel();
+    let (tell, reply) = channel();
     let now = Clock::new(Instant::now(), Time::from_nanos(0));
     let tell = move |event| _ = tell.send((Instant::now(), event));
-    (Store(RedisRules::open(settings, now, timeout, tell)), Events(told))
+    (Store(RedisRules::open(settings, now, timeout, tell)), Events(reply))
 }
 
 /// A store whose calls are made again while Redis is away. They were not executed, and a machine that stops for a second lets
@@ -190,11 +190,11 @@ impl Events {
 
     /// The next ones until one is `wanted`, which is the last.
     pub(crate) fn until(&self, wanted: impl Fn(&Event) -> bool) -> Vec<Event> {
-        let mut told = Vec::new();
+        let mut reply = Vec::new();
         loop {
-            told.push(self.next().1);
-            if told.last().is_some_and(&wanted) {
-                return told;
+            reply.push(self.next().1);
+            if reply.last().is_some_and(&wanted) {
+                return reply;
             }
         }
     }
@@ -211,8 +211,8 @@ impl Events {
 }
 
 /// All but outages, for tests that cause none: a machine that stops for a second causes one.
-pub(crate) fn but_outages(told: Vec<Event>) -> Vec<Event> {
-    told.into_iter().filter(|event| !is_outage(event)).collect()
+pub(crate) fn but_outages(reply: Vec<Event>) -> Vec<Event> {
+    reply.into_iter().filter(|event| !is_outage(event)).collect()
 }
 
 fn is_outage(event: &Event) -> bool {

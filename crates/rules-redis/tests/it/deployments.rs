@@ -166,9 +166,9 @@ fn the_node_that_holds_the_slot_is_found_and_followed() {
             assert!(begun.elapsed() < DEADLINE);
         }
         wait(|| first.command::<u64>(&["HLEN", "test:{rules}:rules"]) == 1);
-        let told =
+        let reply =
             |event: &Event| matches!(event, Event::At(head) if head.version == 1 && head.epoch != epoch);
-        events.until(told);
+        events.until(reply);
     });
 }
 
@@ -246,14 +246,14 @@ fn a_user_needs_the_names_with_the_tag_only() {
         assert_eq!(b.patterns().await.unwrap().1.len(), 6_000);
         let begun = Instant::now();
         loop {
-            let (refused, told) = open(user("wrong"), PATIENT);
-            let Event::Away(told) = told.next().1 else { panic!("it cannot be reached") };
+            let (refused, reply) = open(user("wrong"), PATIENT);
+            let Event::Away(reply) = reply.next().1 else { panic!("it cannot be reached") };
             let Err(ReadError::Away(read)) = refused.0.get("a").await else { panic!("it cannot") };
-            if [&told, &read].into_iter().all(|why| why.to_lowercase().contains("password")) {
+            if [&reply, &read].into_iter().all(|why| why.to_lowercase().contains("password")) {
                 break;
             }
-            let is_late = [&told, &read].into_iter().any(|why| why.contains("does not answer in time"));
-            assert!(is_late && begun.elapsed() < PATIENT, "{told}; {read}");
+            let is_late = [&reply, &read].into_iter().any(|why| why.contains("does not answer in time"));
+            assert!(is_late && begun.elapsed() < PATIENT, "{reply}; {read}");
         }
     });
 }

@@ -28,13 +28,13 @@ fn sorted(event: Event) -> Event {
 }
 
 /// Whether whoever forgets what is told forgets also what is `expected`.
-fn covers(told: &[Event], expected: &Event) -> bool {
-    let named = |key| told.iter().any(|event| matches!(event, Event::Keys(keys) if keys.contains(key)));
+fn covers(reply: &[Event], expected: &Event) -> bool {
+    let named = |key| reply.iter().any(|event| matches!(event, Event::Keys(keys) if keys.contains(key)));
     let covered = match expected {
         Event::Keys(keys) => keys.iter().all(named),
-        expected => told.contains(expected),
+        expected => reply.contains(expected),
     };
-    covered || told.contains(&Event::Everything)
+    covered || reply.contains(&Event::Everything)
 }
 
 #[test]
@@ -51,9 +51,9 @@ fn changes_on_one_arrive_at_the_other_within_milliseconds() {
             let begun = Instant::now();
             let version = a.write(batch([put(rule("a", &key, ""))])).await.unwrap().version;
             let written = Instant::now();
-            let (told, event) = events.next_but_outages();
-            delays.push(told.saturating_duration_since(written));
-            whole.push(told.duration_since(begun));
+            let (reply, event) = events.next_but_outages();
+            delays.push(reply.saturating_duration_since(written));
+            whole.push(reply.duration_since(begun));
             let before = format!("k{}", n - 1);
             let both = [("api", key.as_str()), ("api", before.as_str())];
             assert_eq!(sorted(event), sorted(keys(if n == 1 { &both[..1] } else { &both })));
@@ -112,12 +112,12 @@ fn an_event_names_what_changed() {
             events.until_version(0);
             for (version, (changes, expected)) in (1..).zip(cases()) {
                 assert_eq!(a.write(batch(changes)).await.unwrap().version, version);
-                let mut told = but_outages(events.until_version(version));
-                told.pop();
-                let told: Vec<Event> = told.into_iter().map(sorted).collect();
-                let all = expected.iter().all(|expected| covers(&told, expected));
-                assert!(all, "version {version}: {told:?} instead of {expected:?}");
-                vague.retain(|case| *case != version || told != expected);
+                let mut reply = but_outages(events.until_version(version));
+                reply.pop();
+                let reply: Vec<Event> = reply.into_iter().map(sorted).collect();
+                let all = expected.iter().all(|expected| covers(&reply, expected));
+                assert!(all, "version {version}: {reply:?} instead of {expected:?}");
+                vague.retain(|case| *case != version || reply != expected);
             }
             assert_eq!(but_outages(events.waiting()), []);
             if vague.is_empty() {

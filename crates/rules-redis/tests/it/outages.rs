@@ -13,8 +13,8 @@ fn is_away(event: &Event) -> bool {
     matches!(event, Event::Away(_))
 }
 
-fn mentions(told: &[Event], key: &str) -> bool {
-    told.iter().any(|event| match event {
+fn mentions(reply: &[Event], key: &str) -> bool {
+    reply.iter().any(|event| match event {
         Event::Keys(keys) => keys.iter().any(|(_, changed)| changed == key),
         Event::Everything => true,
         _ => false,
@@ -42,9 +42,9 @@ fn a_frozen_server_holds_nobody_up_and_what_was_missed_is_told() {
         until_ready(&events);
         server.signal("STOP");
         let begun = Instant::now();
-        let (mut told, mut calls, mut fastest) = (Vec::new(), 0, Duration::MAX);
-        while calls < 3 || !told.iter().any(is_away) {
-            assert!(begun.elapsed() < PATIENT, "{told:?}");
+        let (mut reply, mut calls, mut fastest) = (Vec::new(), 0, Duration::MAX);
+        while calls < 3 || !reply.iter().any(is_away) {
+            assert!(begun.elapsed() < PATIENT, "{reply:?}");
             let called = Instant::now();
             let read = b.exact("api", &["k".into()]).await;
             assert!(matches!(read, Err(ReadError::Away(_))), "{read:?}");
@@ -53,7 +53,7 @@ fn a_frozen_server_holds_nobody_up_and_what_was_missed_is_told() {
             assert!(called.elapsed() < PATIENT, "{:?}", called.elapsed());
             fastest = fastest.min(called.elapsed());
             calls += 1;
-            told.extend(events.waiting());
+            reply.extend(events.waiting());
         }
         assert!(fastest < Duration::from_secs(1), "twice a quarter of a second took {fastest:?}");
         server.signal("CONT");
@@ -68,13 +68,13 @@ fn a_frozen_server_holds_nobody_up_and_what_was_missed_is_told() {
             }
             assert!(thawed.elapsed() < PATIENT);
         };
-        told.extend(events.until(|event| matches!(event, Event::At(head) if head.version >= version)));
-        assert!(mentions(&told, "after"), "{told:?}");
+        reply.extend(events.until(|event| matches!(event, Event::At(head) if head.version >= version)));
+        assert!(mentions(&reply, "after"), "{reply:?}");
         println!("thawed, all is told after {:?}", thawed.elapsed());
-        if !told.contains(&Event::Back) {
-            told.extend(until_back(&events));
+        if !reply.contains(&Event::Back) {
+            reply.extend(until_back(&events));
         }
-        assert!(matches!(told[0], Event::Away(_)), "{told:?}");
+        assert!(matches!(reply[0], Event::Away(_)), "{reply:?}");
     });
 }
 
@@ -115,9 +115,9 @@ fn a_connection_that_is_cut_misses_nothing() {
             let key = format!("k{round}");
             a.write(batch([put(rule("a", &key, ""))])).await.unwrap();
             let written = Instant::now();
-            let told = events.until_version(round);
-            assert!(mentions(&told, &key), "{told:?}");
-            if !told.contains(&Event::Back) {
+            let reply = events.until_version(round);
+            assert!(mentions(&reply, &key), "{reply:?}");
+            if !reply.contains(&Event::Back) {
                 until_back(&events);
             }
             // A read whose connection is cut waits for the next one, unless that cannot be opened in its time.
@@ -150,9 +150,9 @@ fn an_emptied_server_has_another_epoch() {
         // A batch says it at once.
         let version = a.write(batch([put(rule("a", "k", ""))])).await.unwrap().version;
         assert_eq!(version, 1);
-        let told = but_outages(events.until_version(1));
-        assert!(mentions(&told, "k"), "{told:?}");
-        assert_eq!(told[0], Event::Everything);
+        let reply = but_outages(events.until_version(1));
+        assert!(mentions(&reply, "k"), "{reply:?}");
+        assert_eq!(reply[0], Event::Everything);
     });
 }
 
@@ -171,12 +171,12 @@ fn a_history_that_lost_batches_is_noticed_even_if_it_has_the_same_version_again(
         assert_eq!(events.next_but_outages().1, Event::Everything);
         events.until_version(3);
         server.command::<()>(&["HSET", "test:{rules}:meta", "mark", "of yet another", "version", "2"]);
-        let told = but_outages(events.until_version(2));
-        assert_eq!(told[0], Event::Everything);
+        let reply = but_outages(events.until_version(2));
+        assert_eq!(reply[0], Event::Everything);
         // The log has a version 3 already, which is of the other history.
         a.write(batch([put(rule("a", "k4", ""))])).await.unwrap();
-        let told = events.until_version(3);
-        assert!(mentions(&told, "k4"), "{told:?}");
+        let reply = events.until_version(3);
+        assert!(mentions(&reply, "k4"), "{reply:?}");
         assert!(
             matches!(a.changes(2, 9).await.unwrap(), sluicegate_rules::Changes::List(changes) if changes.len() == 1)
         );
@@ -197,7 +197,7 @@ fn what_is_missed_while_nothing_is_heard_is_found_within_a_second() {
                    redis.call('HSET', KEYS[1], 'version', '2', 'mark', 'x')";
         let body = "-{\"id\":\"b\",\"limit\":\"api\",\"key\":\"lost\"}";
         server.command::<()>(&["EVAL", log, "2", "test:{rules}:meta", "test:{rules}:log", body]);
-        let told = but_outages(events.until_version(2));
-        assert_eq!(told[0], Event::Keys(vec![("api".into(), "lost".into())]));
+        let reply = but_outages(events.until_version(2));
+        assert_eq!(reply[0], Event::Keys(vec![("api".into(), "lost".into())]));
     });
 }

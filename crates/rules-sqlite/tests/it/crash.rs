@@ -34,17 +34,17 @@ fn kill_after(path: &Path, batches: usize) -> (u64, u64) {
     let mut command = again("crash::child", Command::new(env::current_exe().unwrap()));
     let mut child = Reaped(command.env(FILE, path).spawn().unwrap());
     let lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut told = lines.filter_map(|line| {
+    let mut reply = lines.filter_map(|line| {
         let mut words = line.strip_prefix("written ")?.split(' ').map(|word| word.parse().unwrap());
         Some((words.next()?, words.next()?))
     });
     in_time(move || {
-        let first = told.by_ref().take(batches).last().expect("it writes");
+        let first = reply.by_ref().take(batches).last().expect("it writes");
         // A little of the next batch.
         std::thread::sleep(std::time::Duration::from_millis(3 * batches as u64));
         child.0.kill().unwrap();
         child.end();
-        told.last().unwrap_or(first)
+        reply.last().unwrap_or(first)
     })
 }
 

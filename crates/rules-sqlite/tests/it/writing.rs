@@ -100,11 +100,11 @@ fn a_dry_run_tells_the_same_and_changes_nothing() {
     file.write(batch([put(rule("a", "k1", "")), put(rule("b", "k1", ""))])).unwrap();
     let before = content(&file);
     let changes = || [put(rule("a", "k2", "")), delete("b"), put(rule("c", "k*", ""))];
-    let told = file.write(dry(changes())).unwrap();
+    let reply = file.write(dry(changes())).unwrap();
     assert_eq!(content(&file), before);
     assert_eq!(file.commits(), 1);
     assert!(matches!(file.write(dry([delete("c")])), Err(WriteError::Failed(_))));
-    assert_eq!(file.write(batch(changes())).unwrap(), told);
+    assert_eq!(file.write(batch(changes())).unwrap(), reply);
 }
 
 #[test]

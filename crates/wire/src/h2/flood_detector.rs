@@ -280,9 +280,9 @@ mod tests {
         };
         let mut new = detector();
         assert_eq!(refused(&mut new), REFUSED_BEFORE_ACK + 30);
-        let mut told = detector();
-        told.acknowledged();
-        assert_eq!(refused(&mut told), 30);
+        let mut acknowledged = detector();
+        acknowledged.acknowledged();
+        assert_eq!(refused(&mut acknowledged), 30);
     }
 
     #[test]

@@ -231,8 +231,8 @@ impl Session {
 
     /// Whether the connection can be closed: either side has announced its end, and no stream is open.
     pub fn is_over(&self) -> bool {
-        let told = self.client_goes_away || matches!(self.shutdown, Shutdown::Last(_));
-        told && self.streams.open() == 0
+        let goaway_sent = self.client_goes_away || matches!(self.shutdown, Shutdown::Last(_));
+        goaway_sent && self.streams.open() == 0
     }
 
     /// Sends a PING that a live client answers.
@@ -395,11 +395,11 @@ impl Session {
     /// large part of a window can be returned.
     fn release_window(&mut self, of: Option<StreamKey>, length: usize) {
         let Self { out, streams, .. } = self;
-        let mut told = false;
+        let mut goaway_sent = false;
         if let Some(stream) = of.and_then(|key| streams.get(key)).filter(|stream| !stream.is_received) {
             stream.unreturned += length;
             if stream.unreturned >= STREAM_WINDOW / 2 {
-                told = true;
+                goaway_sent = true;
                 stream.receive_window += stream.unreturned;
                 frame::window_update(out, stream.id, std::mem::take(&mut stream.unreturned) as u32);
             }
@@ -414,11 +414,11 @@ impl Session {
         }
         // While unread bodies hold most of the window, the rest is returned in smaller parts.
         if 2 * self.unreturned >= self.receive_window && self.unreturned > 0 {
-            told = true;
+            goaway_sent = true;
             self.receive_window += self.unreturned;
             frame::window_update(out, 0, std::mem::take(&mut self.unreturned) as u32);
         }
-        if told {
+        if goaway_sent {
             self.wake_task();
         }
     }

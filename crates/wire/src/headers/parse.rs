@@ -193,7 +193,7 @@ mod tests {
 
     const MAX: usize = 64;
 
-    fn told(fields: &Headers) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn pairs(fields: &Headers) -> Vec<(Vec<u8>, Vec<u8>)> {
         fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
     }
 
@@ -210,14 +210,14 @@ mod tests {
             assert_eq!(other.method.map(str::as_bytes), Some(method));
             assert_eq!(other.path.map(str::as_bytes), Some(target));
             assert_eq!(other.version, Some(u8::from(!old)));
-            assert_eq!(told(&fields), wanted(other.headers), "{read:?}");
+            assert_eq!(pairs(&fields), wanted(other.headers), "{read:?}");
         }
         let mut lines = [httparse::EMPTY_HEADER; MAX];
         if let Some((status, old, fields, length)) = response(read, MAX) {
             let mut other = httparse::Response::new(&mut lines);
             assert_eq!(other.parse(read), Ok(httparse::Status::Complete(length)), "{read:?}");
             assert_eq!((other.code, other.version), (Some(status), Some(u8::from(!old))));
-            assert_eq!(told(&fields), wanted(other.headers), "{read:?}");
+            assert_eq!(pairs(&fields), wanted(other.headers), "{read:?}");
         }
     }
 
@@ -288,7 +288,7 @@ mod tests {
             .unwrap();
         assert_eq!((&method[..], &target[..], old, length), (&b"GET"[..], &b"/a?b"[..], false, head.len()));
         assert_eq!(
-            told(&fields),
+            pairs(&fields),
             wanted(&[
                 httparse::Header { name: "host", value: b"a.test" },
                 httparse::Header { name: "accept", value: b"*/*" },

@@ -121,8 +121,8 @@ impl Admin {
         let keys = keys_of(snapshot, rule);
         if limit.config.shared {
             let usage = self.left_in_store(snapshot, limit, &keys).await;
-            let told = |usage: Usage| json!({ "key": rule.key, "remaining": usage.remaining, "capacity_after": capacity });
-            return usage.map(told).into_iter().collect();
+            let row = |usage: Usage| json!({ "key": rule.key, "remaining": usage.remaining, "capacity_after": capacity });
+            return usage.map(row).into_iter().collect();
         }
         let now = self.shared.clock.now();
         let of_key = |(key, _): &(Fingerprint, KeyText)| {

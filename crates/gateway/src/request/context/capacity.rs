@@ -25,8 +25,9 @@ impl RequestContext {
     fn priority(&self, snapshot: &Snapshot, head: &RequestHead, identity: &Identity<'_>) -> Priority {
         let config = &snapshot.config;
         let PrioritiesConfig { plans, consumers, header, .. } = &config.priorities;
-        let told = header.as_ref().filter(|_| self.trusts_peer).and_then(|header| head.headers.only(header));
-        told.and_then(|told| Priority::named(told.trim_ascii()))
+        let value = header.as_ref().filter(|_| self.trusts_peer).and_then(|header| head.headers.only(header));
+        value
+            .and_then(|value| Priority::named(value.trim_ascii()))
             .or_else(|| consumers.get(identity.consumer()?).copied())
             .or_else(|| identity.priority())
             .or_else(|| plans.get(identity.plan()?).copied())

@@ -16,7 +16,7 @@ impl RequestContext {
     /// Adopts the request id of a trusted proxy, and begins the log record.
     pub(super) fn adopt_forwarded(&self, snapshot: &Snapshot, head: &RequestHead) {
         if self.trusts_peer
-            && let Some(id) = head.headers.get("x-request-id").and_then(RequestId::told)
+            && let Some(id) = head.headers.get("x-request-id").and_then(RequestId::received)
         {
             self.exchange.adopt_id(id);
         }
