@@ -25,7 +25,7 @@ const TIME_PER_CHANGE: Duration = Duration::from_micros(100);
 const STAGED_SECONDS: u64 = 60;
 
 /// What the script is told of a change: id, precondition, limit, key, and the entry without its version.
-type Arguments<'b> = [std::borrow::Cow<'b, str>; 5];
+type ChangeArguments<'b> = [std::borrow::Cow<'b, str>; 5];
 
 impl Store {
     pub(crate) async fn write(&self, batch: Batch) -> Result<Written, WriteError> {
@@ -33,10 +33,11 @@ impl Store {
         if count > MAX_CHANGES {
             return Err(WriteError::TooLarge(count));
         }
-        let arguments: Vec<Arguments<'_>> = batch.changes.iter().map(arguments).collect::<Result<_, _>>()?;
+        let changes: Vec<ChangeArguments<'_>> =
+            batch.changes.iter().map(change_arguments).collect::<Result<_, _>>()?;
         let within = self.timeout + TIME_PER_CHANGE.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
         let staged = match count > STAGED_FROM {
-            true => Some(self.stage(&arguments, within).await?),
+            true => Some(self.stage(&changes, within).await?),
             false => None,
         };
         let names = &self.names;
@@ -48,7 +49,7 @@ impl Store {
             call.arg(if batch.dry_run { "dry" } else { "write" }).arg(&epoch).arg(&mark);
             call.arg(batch.at).arg(&batch.actor).arg(&names.channel).arg(count);
             if staged.is_none() {
-                arguments.iter().flatten().for_each(|text| _ = call.arg(text.as_bytes()));
+                changes.iter().flatten().for_each(|text| _ = call.arg(text.as_bytes()));
             }
         };
         let answered = self.line.write(&WRITE, &keys, arguments, within).await;
@@ -57,14 +58,14 @@ impl Store {
             CallError::Unanswered(why) if batch.dry_run => CallError::Unsent(why),
             error => error,
         });
-        drop(arguments);
+        drop(changes);
         answer(answered?, batch)
     }
 
     /// Sends the changes ahead. Returns the name of the list.
-    async fn stage(&self, arguments: &[Arguments<'_>], within: Duration) -> Result<String, WriteError> {
+    async fn stage(&self, changes: &[ChangeArguments<'_>], within: Duration) -> Result<String, WriteError> {
         let (name, until) = (self.names.staged(), Instant::now() + within);
-        for piece in arguments.chunks(PIECE) {
+        for piece in changes.chunks(PIECE) {
             let mut push = redis::cmd("RPUSH");
             push.arg(&name);
             piece.iter().flatten().for_each(|text| _ = push.arg(text.as_bytes()));
@@ -83,7 +84,7 @@ impl Store {
     }
 }
 
-fn arguments(write: &Write) -> Result<Arguments<'_>, WriteError> {
+fn change_arguments(write: &Write) -> Result<ChangeArguments<'_>, WriteError> {
     let (limit, key, tail) = match &write.op {
         Op::Put { rule, pattern } => (
             rule.limit.as_str(),
