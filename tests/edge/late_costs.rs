@@ -126,9 +126,9 @@ fn a_refusal_shows_the_debt() {
             let refilled = watch.elapsed().as_secs_f64() / 0.06;
             // 3 of 300 leave 100, the fourth leaves 200 owed; 1 more has to fit.
             let (most, least) = (201.0, 201.0 - refilled);
-            let shown = refusal.number("retry-after");
+            let after = refusal.number("retry-after");
             assert_eq!((admitted, refusal.number("x-ratelimit-remaining")), (4, 0), "{cost}");
-            assert!((seconds(least)..=seconds(most)).contains(&shown), "{cost}: Retry-After is {shown}");
+            assert!((seconds(least)..=seconds(most)).contains(&after), "{cost}: Retry-After is {after}");
             assert_eq!(state(&gateway, "k", "remaining"), 0.0, "{cost}");
             owes(&gateway, 1_200.0 * 0.06);
         }
@@ -147,7 +147,7 @@ fn retry_after_is_exact() {
         let (upstream, _gate) = priced();
         let gateway = start(store, &upstream, "rate: 100/s, burst: 10, cost: {response_header: X-Cost}");
         let (mut client, watch) = (gateway.client(), Stopwatch::start());
-        let mut shown = Vec::new();
+        let mut refusals = Vec::new();
         assert_eq!(ask(&mut client).status, 200);
         let admitted = until("a request is admitted again", || {
             let sent = watch.elapsed();
@@ -156,13 +156,13 @@ fn retry_after_is_exact() {
             if answer.status == 200 {
                 return Some(heard);
             }
-            shown.push((sent, heard, Duration::from_secs(answer.number("retry-after"))));
+            refusals.push((sent, heard, Duration::from_secs(answer.number("retry-after"))));
             None
         });
         // 290 are owed, and 1 has to fit: 2.91 s.
         assert!(admitted >= Duration::from_millis(2_909), "admitted again after {admitted:?}");
-        let (last, ..) = *shown.last().expect("some requests are refused");
-        for (sent, heard, after) in shown {
+        let (last, ..) = *refusals.last().expect("some requests are refused");
+        for (sent, heard, after) in refusals {
             assert!(last <= heard + after, "refused {last:?}, though at {heard:?} {after:?} were told");
             assert!(admitted + Duration::from_secs(1) >= sent + after, "{after:?} were told at {sent:?}");
         }
@@ -182,11 +182,11 @@ fn an_overdraft_caps_the_debt() {
             let gateway = start(store, &upstream, &limit);
             let (admitted, refusal) = until_refused(&mut gateway.client(), 10);
             let expected = (f64::from(owed + 1) * UNIT).ceil();
-            let shown = refusal.number("retry-after") as f64;
+            let after = refusal.number("retry-after") as f64;
             assert_eq!(admitted, 4, "{overdraft}");
             assert!(
-                (expected - 10.0..=expected).contains(&shown),
-                "{overdraft}{shown} instead of {expected}"
+                (expected - 10.0..=expected).contains(&after),
+                "{overdraft}{after} instead of {expected}"
             );
             owes(&gateway, f64::from(1_000 + owed) * UNIT);
         }
@@ -222,9 +222,9 @@ fn costs_of_requests_in_flight_become_debt() {
             clients.into_iter().for_each(|mut client| assert_eq!(client.response().status, 200));
             owes(&gateway, 2_400.0 * UNIT);
             let refusal = gateway.ask("GET", "/1", &KEY);
-            let (shown, expected) = (refusal.number("retry-after") as f64, 2_301.0 * UNIT);
+            let (after, expected) = (refusal.number("retry-after") as f64, 2_301.0 * UNIT);
             assert_eq!(refusal.status, 429, "{cost}");
-            assert!((expected - 10.0..=expected.ceil()).contains(&shown), "{cost}: {shown}, not {expected}");
+            assert!((expected - 10.0..=expected.ceil()).contains(&after), "{cost}: {after}, not {expected}");
         }
     });
 }
@@ -350,8 +350,8 @@ fn reloaded_under_way(old: &str, new: &str, drained: bool, (left, costs): (f64, 
             let touched = if at < SLOW.len() { 0.0 } else { 5.0 };
             let expected = (left - touched - costs[at % SLOW.len()] - 1.0).floor();
             let settled = || (state(&gateway, key, "remaining") == expected).then_some(());
-            let shown = || state(&gateway, key, "remaining");
-            assert!(within(deadline(), settled).is_some(), "{key}: {} are left, not {expected}", shown());
+            let left = || state(&gateway, key, "remaining");
+            assert!(within(deadline(), settled).is_some(), "{key}: {} are left, not {expected}", left());
         }
     });
 }

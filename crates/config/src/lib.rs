@@ -7,151 +7,81 @@
 //! [`Folder`], only small ones whose content is a value; what certificates, keys and lists of addresses contain is for
 //! its caller to check.
 //!
-//! Start reading at [`parse`], then [`Config`]. To add a field, begin with the mapping in `raw.rs` or `raw_*.rs`.
+//! The modules, from bottom to top: `read` (the tree, its values with their places, the report), `language` (rates, patterns,
+//! templates: the small languages inside values), `raw` (the file as it is written), `model` (what is valid), `validate`.
+//!
+//! Start reading at [`parse`], then [`Config`]. To add a field, begin with its mapping in `raw`.
 
-mod api_key;
-mod at;
-mod calendar;
-mod client;
-mod cors;
-mod cost;
-mod env;
-mod fair;
-mod foreign;
-#[cfg(feature = "schema")]
-mod hints;
-mod host_name;
-mod http_url;
-mod identity_rate;
-mod jwt;
-mod key_part;
-mod key_spec;
-mod lease;
-mod limit;
-mod listen_address;
-mod listener;
-mod lists;
-mod log;
-mod match_regex;
+mod language;
 mod model;
-mod nearest;
-mod network;
-mod normal_path;
-mod outside;
-mod overload;
-mod parsed;
-mod paths;
-mod pattern;
-mod percent;
-mod query_match;
 mod raw;
-mod raw_balance;
-mod raw_cors;
-mod raw_excess;
-mod raw_fair;
-mod raw_headers;
-mod raw_jwt;
-mod raw_listen;
-mod raw_lists;
-mod raw_log;
-mod raw_metrics;
-mod raw_outside;
-mod raw_overload;
-mod raw_regions;
-mod raw_route;
-mod raw_rules;
-mod raw_shape;
-mod raw_store;
-mod raw_telemetry;
-mod raw_upstream;
 mod read;
-mod redact;
-mod reference;
-mod references;
-mod regions;
-mod report;
-mod rewrite;
-mod route;
-mod rules;
-mod scalars;
-#[cfg(feature = "schema")]
-mod schema;
-#[cfg(feature = "schema")]
-mod schema_types;
-mod secret;
-mod serialize;
-mod store;
-mod suggest;
-mod sync;
-mod syntax;
-mod telemetry;
-mod template;
-mod upstream;
 mod validate;
-mod values;
-mod yaml_tree;
 
 use std::path::{Path, PathBuf};
 
-pub use api_key::{ApiKeyConfig, ApiKeySource, ConsumersConfig};
-pub use at::{At, FileContent, FileRef, Folder, utf8_text};
-pub use client::{ClientConfig, DrainConfig, H2Config};
-pub use cors::{Below, CorsConfig, Origins};
-pub use cost::{Cost, DetailedCost};
-pub use fair::FairConfig;
-pub use host_name::host_name;
-pub use http_url::HttpUrl;
-pub use identity_rate::{BoundedRate, IdentityRate, RateSource};
-pub use jwt::{JwksUrl, JwtConfig, JwtKeys};
-pub use key_part::{Part, PartArgument, PartFacts, PartKind, PartSource, PartTakes, ValueForm};
-pub use key_spec::KeySpec;
-pub use lease::Unleased;
-pub use limit::{Exempt, LimitConfig, Mode, OnMissing, OnStoreFailure, When};
-pub use listen_address::ListenAddress;
-pub use listener::{
+pub use language::host_name::host_name;
+pub use language::http_url::HttpUrl;
+pub use language::key_part::{Part, PartArgument, PartFacts, PartKind, PartSource, PartTakes, ValueForm};
+pub use language::match_regex::{MatchRegex, PathRegex};
+pub use language::network::parse_network;
+pub use language::normal_path::{
+    ENCODED_SLASH, PathError, is_overlong, normalize, normalize_encoded_slashes,
+};
+pub use language::paths::Paths;
+pub use language::pattern::{HostPattern, Params, PathEnd, PathPattern, PatternError, Segment};
+pub use language::percent::{form_decode, percent_decode, percent_encode};
+pub use language::query_match::{QueryMatch, QueryValue};
+pub use language::secret::Secret;
+pub use language::template::{Piece, Template, Variable};
+pub use language::values::{grouped, parse_count, parse_duration, parse_rate};
+pub use model::api_key::{ApiKeyConfig, ApiKeySource, ConsumersConfig};
+pub use model::client::{ClientConfig, DrainConfig, H2Config};
+pub use model::cors::{Below, CorsConfig, Origins};
+pub use model::cost::{Cost, DetailedCost};
+pub use model::fair::FairConfig;
+pub use model::identity_rate::{BoundedRate, IdentityRate, RateSource};
+pub use model::jwt::{JwksUrl, JwtConfig, JwtKeys};
+pub use model::key_spec::KeySpec;
+pub use model::lease::Unleased;
+pub use model::limit::{Exempt, LimitConfig, Mode, OnMissing, OnStoreFailure, When};
+pub use model::listen_address::ListenAddress;
+pub use model::listener::{
     AdminConfig, AdminToken, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader,
     ListenerConfig, MinTls, Role, TlsConfig, TrustedList,
 };
-pub use lists::{Access, ListConfig, ListSource};
-pub use log::{
+pub use model::lists::{Access, ListConfig, ListSource};
+pub use model::log::{
     Accept, AccessLogConfig, Field, Known, LogFormat, LogTarget, Sample, Share, TraceConfig, has_secret_word,
     is_secret_header, secret_parameters,
 };
-pub use match_regex::{MatchRegex, PathRegex};
-pub use model::{Config, MetricsConfig};
-pub use nearest::nearest;
-pub use network::parse_network;
-pub use normal_path::{ENCODED_SLASH, PathError, is_overlong, normalize, normalize_encoded_slashes};
-pub use outside::{CheckCacheConfig, CheckConfig, IntrospectionConfig, OnFailure, ServiceConfig};
-pub use overload::{OverloadConfig, OwnOverloadConfig, PrioritiesConfig};
-pub use parsed::Parsed;
-pub use paths::Paths;
-pub use pattern::{HostPattern, Params, PathEnd, PathPattern, PatternError, Segment};
-pub use percent::{form_decode, percent_decode, percent_encode};
-pub use query_match::{QueryMatch, QueryValue};
-pub use reference::Reference;
-pub use regions::{RegionsConfig, WHOLE};
-pub use report::{Mistake, Place, Problem, Report};
-pub use rewrite::{Change, HeaderChange, HeaderChanges, PathChange, RegexPiece, UriTemplate};
-pub use route::{
+pub use model::outside::{CheckCacheConfig, CheckConfig, IntrospectionConfig, OnFailure, ServiceConfig};
+pub use model::overload::{OverloadConfig, OwnOverloadConfig, PrioritiesConfig};
+pub use model::parsed::Parsed;
+pub use model::reference::Reference;
+pub use model::regions::{RegionsConfig, WHOLE};
+pub use model::rewrite::{Change, HeaderChange, HeaderChanges, PathChange, RegexPiece, UriTemplate};
+pub use model::route::{
     Action, EncodedSlash, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig, UpstreamHeaders,
 };
-pub use rules::{RulesConfig, RulesService, RulesSource};
-pub use secret::Secret;
-pub use sluicegate_overload::Priority;
-pub use store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
-pub use sync::{Sync, SyncMode};
-pub use telemetry::OtlpConfig;
-pub use template::{Piece, Template, Variable};
-pub use upstream::{
+pub use model::rules::{RulesConfig, RulesService, RulesSource};
+pub use model::store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
+pub use model::sync::{Sync, SyncMode};
+pub use model::telemetry::OtlpConfig;
+pub use model::upstream::{
     Balance, EjectionConfig, HealthConfig, Protocol, ProxyVersion, RetryConfig, ServerConfig, UNIX,
     UpstreamConfig, UpstreamTimeouts, UpstreamTlsConfig, host_of,
 };
+pub use model::{Config, MetricsConfig};
+pub use read::at::{At, FileContent, FileRef, Folder, utf8_text};
+pub use read::nearest::nearest;
+pub use read::report::{Mistake, Place, Problem, Report};
+pub use sluicegate_overload::Priority;
 pub use validate::believes_everybody;
-pub use values::{grouped, parse_count, parse_duration, parse_rate};
 
 use read::Read;
-use yaml_tree::Value;
+use read::env;
+use read::yaml_tree::{self, Value};
 
 /// Parses the text of a configuration and adds everything that is wrong with it to `report`. `None` if nothing can be
 /// understood.
@@ -218,5 +148,5 @@ fn is_extension(key: &yaml_tree::Node) -> bool {
 /// The JSON Schema of gateway.yaml.
 #[cfg(feature = "schema")]
 pub fn schema() -> serde_json::Value {
-    schema::schema()
+    raw::schema::schema()
 }

@@ -3,16 +3,16 @@
 use sluicegate_limiter::{Quota, Rate, SlidingWindow, Span};
 
 use super::section::Section;
-use crate::api_key::ApiKeyConfig;
-use crate::at::At;
-use crate::key_part::{Part, PartSource};
-use crate::limit::{LimitConfig, Mode, OnMissing};
-use crate::listener::ClientIpConfig;
-use crate::pattern::PathPattern;
+use crate::language::key_part::{Part, PartSource};
+use crate::language::pattern::PathPattern;
+use crate::language::values::grouped;
+use crate::model::api_key::ApiKeyConfig;
+use crate::model::limit::{LimitConfig, Mode, OnMissing};
+use crate::model::listener::ClientIpConfig;
+use crate::model::route::{Action, Match, RouteConfig};
 use crate::raw::RawConfig;
-use crate::report::Report;
-use crate::route::{Action, Match, RouteConfig};
-use crate::values::grouped;
+use crate::read::at::At;
+use crate::read::report::Report;
 use sluicegate_overload::Priority;
 
 /// Segments of paths at which secrets are guessed.

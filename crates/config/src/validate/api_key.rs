@@ -1,11 +1,11 @@
 //! API keys: where a request has its key, and which are known.
 
 use super::checks::{header_name, value};
-use crate::api_key::{ApiKeyConfig, ApiKeySource, ConsumersConfig};
-use crate::at::{At, Folder};
+use crate::model::api_key::{ApiKeyConfig, ApiKeySource, ConsumersConfig};
 use crate::raw::RawApiKey;
+use crate::read::at::{At, Folder};
 use crate::read::is_wrong;
-use crate::report::Report;
+use crate::read::report::Report;
 
 /// Whether the file wants known keys, rightly written or not.
 pub(super) fn has_consumers(raw: Option<&At<RawApiKey>>) -> bool {

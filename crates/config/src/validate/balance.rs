@@ -10,15 +10,15 @@ use http::{HeaderValue, StatusCode};
 use super::checks::{in_range, missing, value, word};
 use super::context::Context;
 use super::key;
-use crate::at::At;
-use crate::raw_balance::{RawBalance, RawEjection};
-use crate::raw_upstream::RawUpstream;
+use crate::language::values;
+use crate::model::route::RouteConfig;
+use crate::model::upstream::{Balance, EjectionConfig, HealthConfig, RetryConfig, UNIX, UpstreamConfig};
+use crate::raw::balance::{RawBalance, RawEjection};
+use crate::raw::scalars::RawCount;
+use crate::raw::upstream::RawUpstream;
+use crate::read::at::At;
 use crate::read::is_wrong;
-use crate::report::{Mistake, Report};
-use crate::route::RouteConfig;
-use crate::scalars::RawCount;
-use crate::upstream::{Balance, EjectionConfig, HealthConfig, RetryConfig, UNIX, UpstreamConfig};
-use crate::values;
+use crate::read::report::{Mistake, Report};
 use crate::{KeySpec, Part};
 
 /// The longest of all durations here.

@@ -4,12 +4,12 @@ use sluicegate_limiter::{Ban, MAX_BAN_AFTER, MAX_PERIOD, MIN_PERIOD, Span};
 
 use super::checks::{in_range, missing, value};
 use crate::Part;
-use crate::at::At;
-use crate::limit::{LimitConfig, Mode};
+use crate::language::values;
+use crate::model::limit::{LimitConfig, Mode};
 use crate::raw::{RawBanFields, RawLimit};
+use crate::read::at::At;
 use crate::read::is_wrong;
-use crate::report::{Mistake, Report};
-use crate::values;
+use crate::read::report::{Mistake, Report};
 
 /// The ban of a limit. `None` if it is wrong, which is reported.
 pub(super) fn ban(raw: &RawLimit, report: &mut Report) -> Option<Option<Ban>> {

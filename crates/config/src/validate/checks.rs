@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use http::HeaderName;
 
-use crate::at::{At, Folder, utf8_text};
-use crate::foreign;
-use crate::report::{Mistake, Place, Problem, Report};
-use crate::scalars::{RawCount, RawSecret};
-use crate::secret::Secret;
-use crate::values;
+use crate::language::secret::Secret;
+use crate::language::values;
+use crate::raw::scalars::{RawCount, RawSecret};
+use crate::read::at::{At, Folder, utf8_text};
+use crate::read::foreign;
+use crate::read::report::{Mistake, Place, Problem, Report};
 
 /// Names go into metrics, headers and files.
 const MAX_NAME: usize = 64;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::checks::{at_most, in_range, value};
 use super::underscores;
-use crate::at::At;
-use crate::client::{ClientConfig, DrainConfig, H2Config};
+use crate::language::values;
+use crate::model::client::{ClientConfig, DrainConfig, H2Config};
 use crate::raw::RawConfig;
-use crate::report::{Mistake, Report};
-use crate::scalars::RawCount;
-use crate::values;
+use crate::raw::scalars::RawCount;
+use crate::read::at::At;
+use crate::read::report::{Mistake, Report};
 
 /// The longest time that can be meant: a longer one is a mistake of the unit.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

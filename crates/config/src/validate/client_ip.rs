@@ -3,15 +3,15 @@
 use super::checks::{header_name, in_range, value};
 use super::lists;
 use super::section::Section;
-use crate::at::{At, Folder};
-use crate::listener::{ClientIpConfig, ForwardedHeader, TrustedList};
-use crate::lists::{ListConfig, ListSource};
-use crate::nearest::nearest;
+use crate::model::listener::{ClientIpConfig, ForwardedHeader, TrustedList};
+use crate::model::lists::{ListConfig, ListSource};
+use crate::model::reference::Reference;
 use crate::parse_network;
-use crate::raw_listen::RawClientIp;
-use crate::raw_lists::RawProxy;
-use crate::reference::Reference;
-use crate::report::{Problem, Report};
+use crate::raw::listen::RawClientIp;
+use crate::raw::lists::RawProxy;
+use crate::read::at::{At, Folder};
+use crate::read::nearest::nearest;
+use crate::read::report::{Problem, Report};
 
 /// The headers of lists of addresses, and the usual one of a single address.
 const KNOWN: [(&str, ForwardedHeader); 3] = [

@@ -8,12 +8,12 @@ use http::HeaderName;
 use super::section::Section;
 use super::template::Names;
 use crate::HeaderChange;
-use crate::cors::CorsConfig;
-use crate::limit::LimitConfig;
-use crate::listener::ListenerConfig;
-use crate::lists::{Access, ListConfig};
-use crate::route::HeaderFamilies;
-use crate::upstream::UpstreamConfig;
+use crate::model::cors::CorsConfig;
+use crate::model::limit::LimitConfig;
+use crate::model::listener::ListenerConfig;
+use crate::model::lists::{Access, ListConfig};
+use crate::model::route::HeaderFamilies;
+use crate::model::upstream::UpstreamConfig;
 
 /// The other sections that limits refer to.
 #[derive(Clone, Copy)]

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use super::checks::{at_most, empty, header_name, missing, value};
 use super::matching::method;
-use crate::at::At;
-use crate::cors::{Below, CorsConfig, EXPOSED, Origins};
-use crate::host_name;
-use crate::raw_cors::{RawCors, RawCorsFields};
-use crate::raw_route::RawRoute;
+use crate::language::host_name::host_name;
+use crate::model::cors::{Below, CorsConfig, EXPOSED, Origins};
+use crate::raw::cors::{RawCors, RawCorsFields};
+use crate::raw::route::RawRoute;
+use crate::raw::scalars::RawText;
 use crate::read::OneOrMany;
-use crate::report::{Mistake, Report};
-use crate::scalars::RawText;
+use crate::read::at::At;
+use crate::read::report::{Mistake, Report};
 
 /// No browser remembers a preflight request for longer.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

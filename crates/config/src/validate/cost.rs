@@ -7,14 +7,14 @@ use sluicegate_limiter::Quota;
 use super::checks::{header_name, value, word};
 use super::key;
 use super::matching::method;
-use crate::at::At;
-use crate::cost::{CHECKED, Cost, DetailedCost};
-use crate::limit::LimitConfig;
+use crate::language::values;
+use crate::model::cost::{CHECKED, Cost, DetailedCost};
+use crate::model::limit::LimitConfig;
+use crate::model::route::RouteConfig;
 use crate::raw::RawCost;
 use crate::raw::{RawConfig, RawCostFields, RawLimit};
-use crate::report::{Mistake, Report};
-use crate::route::RouteConfig;
-use crate::values;
+use crate::read::at::At;
+use crate::read::report::{Mistake, Report};
 
 /// A cost. `checked`: requests are checked outside, and the answer may name it.
 pub(super) fn cost(

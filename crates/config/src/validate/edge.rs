@@ -7,17 +7,17 @@ use super::checks::{check_name, empty, in_range, missing, secret, value, word};
 use super::section::Section;
 use super::tls;
 use super::upstream::unix_path;
-use crate::at::{At, Folder};
-use crate::host_name;
-use crate::listen_address::ListenAddress;
-use crate::listener::{AdminConfig, AdminToken, ListenerConfig, Role};
+use crate::language::host_name::host_name;
+use crate::model::listen_address::ListenAddress;
+use crate::model::listener::{AdminConfig, AdminToken, ListenerConfig, Role};
+use crate::model::upstream::UNIX;
 use crate::raw::RawConfig;
-use crate::raw_listen::RawAdmin;
-use crate::raw_listen::RawListener;
+use crate::raw::listen::RawAdmin;
+use crate::raw::listen::RawListener;
+use crate::raw::scalars::RawCount;
+use crate::read::at::{At, Folder};
 use crate::read::is_wrong;
-use crate::report::{Mistake, Report};
-use crate::scalars::RawCount;
-use crate::upstream::UNIX;
+use crate::read::report::{Mistake, Report};
 
 /// Connections at once of a listener when nothing else is said.
 const CONNECTIONS: u64 = 10_000;

@@ -5,13 +5,13 @@ use sluicegate_limiter::Quota;
 use super::checks::in_range;
 use super::context::Context;
 use super::key;
-use crate::at::At;
-use crate::fair::FairConfig;
+use crate::model::fair::FairConfig;
+use crate::model::sync::SyncMode;
 use crate::raw::RawLimit;
-use crate::raw_fair::RawFair;
-use crate::report::{Problem, Report};
-use crate::scalars::RawCount;
-use crate::sync::SyncMode;
+use crate::raw::fair::RawFair;
+use crate::raw::scalars::RawCount;
+use crate::read::at::At;
+use crate::read::report::{Problem, Report};
 use crate::{KeySpec, Part};
 
 pub(super) fn fair(raw: &At<RawFair>, context: Context<'_>, report: &mut Report) -> Option<FairConfig> {

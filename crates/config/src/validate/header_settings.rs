@@ -1,10 +1,10 @@
 //! Which headers of rate limits are written, and how names of headers are.
 
-use crate::at::At;
-use crate::raw_headers::RawHeaders;
+use crate::model::route::{HeaderFamilies, UpstreamHeaders};
+use crate::raw::headers::RawHeaders;
 use crate::read::OneOrMany;
-use crate::report::{Problem, Report};
-use crate::route::{HeaderFamilies, UpstreamHeaders};
+use crate::read::at::At;
+use crate::read::report::{Problem, Report};
 
 use super::checks::{empty, header_name, value, word};
 

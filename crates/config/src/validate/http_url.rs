@@ -2,9 +2,9 @@
 
 use http::Uri;
 
-use crate::at::At;
-use crate::http_url::HttpUrl;
-use crate::report::{Mistake, Report};
+use crate::language::http_url::HttpUrl;
+use crate::read::at::At;
+use crate::read::report::{Mistake, Report};
 
 /// What messages say of a kind of service.
 pub(super) struct Words {

@@ -9,15 +9,15 @@ use super::context::Context;
 use super::plan;
 use super::shared::check_shared;
 use crate::Part;
-use crate::at::At;
-use crate::cost::Cost;
-use crate::identity_rate::{BoundedRate, IdentityRate, RateSource};
-use crate::limit::LimitConfig;
+use crate::language::values;
+use crate::model::cost::Cost;
+use crate::model::identity_rate::{BoundedRate, IdentityRate, RateSource};
+use crate::model::limit::LimitConfig;
 use crate::raw::RawPlan;
 use crate::raw::{RawLimit, RawPlanFields};
+use crate::read::at::At;
 use crate::read::is_wrong;
-use crate::report::Report;
-use crate::values;
+use crate::read::report::Report;
 
 /// Where rates can be found, as the file writes it, and an example of each.
 const SOURCES: [(&str, &str); 3] =

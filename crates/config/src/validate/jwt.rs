@@ -6,13 +6,13 @@ use http::{HeaderName, header};
 
 use super::checks::{between, empty, exactly_one, header_name, secret, value};
 use super::http_url::{Words, ca_needs_tls, http_url};
-use crate::at::{At, Folder};
-use crate::jwt::{JwksUrl, JwtConfig, JwtKeys};
-use crate::raw_jwt::{RawJwks, RawJwt};
+use crate::model::jwt::{JwksUrl, JwtConfig, JwtKeys};
+use crate::raw::jwt::{RawJwks, RawJwt};
+use crate::raw::scalars::RawSecret;
+use crate::read::at::{At, Folder};
 use crate::read::is_wrong;
+use crate::read::report::{Place, Problem, Report};
 use crate::read::{Named, OneOrMany};
-use crate::report::{Place, Problem, Report};
-use crate::scalars::RawSecret;
 
 const LEEWAY: Duration = Duration::from_secs(30);
 const MAX_LEEWAY: Duration = Duration::from_secs(3600);

@@ -6,12 +6,12 @@ use http::HeaderName;
 
 use super::checks::header_name;
 use super::context::Context;
-use crate::at::At;
-use crate::foreign;
-use crate::limit::Exempt;
+use crate::model::limit::Exempt;
 use crate::parse_network;
 use crate::read::OneOrMany;
-use crate::report::{Problem, Report};
+use crate::read::at::At;
+use crate::read::foreign;
+use crate::read::report::{Problem, Report};
 use crate::{KeySpec, Part, PartArgument, PartKind, PartSource, PartTakes};
 
 /// Bits of IPv6 addresses that can be a key: below are parts of the world, and the bits of IPv4.

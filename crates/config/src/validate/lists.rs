@@ -4,19 +4,19 @@ use std::collections::HashSet;
 
 use super::checks::{empty, value};
 use super::section::Section;
-use crate::at::{At, FileRef, Folder};
-use crate::limit::LimitConfig;
-use crate::listener::TrustedList;
-use crate::lists::{Access, ListConfig, ListSource};
+use crate::model::limit::LimitConfig;
+use crate::model::listener::TrustedList;
+use crate::model::lists::{Access, ListConfig, ListSource};
+use crate::model::reference::Reference;
+use crate::model::route::RouteConfig;
 use crate::parse_network;
 use crate::raw::RawConfig;
-use crate::raw_lists::RawList;
-use crate::raw_route::RawRoute;
+use crate::raw::lists::RawList;
+use crate::raw::route::RawRoute;
 use crate::read::OneOrMany;
+use crate::read::at::{At, FileRef, Folder};
 use crate::read::is_wrong;
-use crate::reference::Reference;
-use crate::report::Report;
-use crate::route::RouteConfig;
+use crate::read::report::Report;
 
 /// The lists of the file.
 pub(super) fn lists(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -> Section<ListConfig> {

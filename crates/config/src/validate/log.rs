@@ -4,15 +4,15 @@ use http::HeaderName;
 
 use super::checks::{empty, value, word};
 use super::share::share;
-use crate::api_key::ApiKeyConfig;
-use crate::at::{At, Folder};
-use crate::log::{
+use crate::language::values;
+use crate::model::api_key::ApiKeyConfig;
+use crate::model::log::{
     Accept, AccessLogConfig, Field, Known, LogFormat, LogTarget, SHORT, Sample, Share, TraceConfig,
     is_secret_header, secret_parameters, usual_secret_parameters,
 };
-use crate::raw_log::{RawAccessLog, RawAccessLogFields, RawSample, RawTrace};
-use crate::report::{Mistake, Report};
-use crate::values;
+use crate::raw::log::{RawAccessLog, RawAccessLogFields, RawSample, RawTrace};
+use crate::read::at::{At, Folder};
+use crate::read::report::{Mistake, Report};
 
 const BUFFER: u64 = 1 << 20;
 

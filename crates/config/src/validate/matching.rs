@@ -5,12 +5,12 @@ use http::{HeaderName, HeaderValue, Method};
 use super::checks::{empty, header_name, value, word};
 use super::context::Known;
 use super::path;
-use crate::at::At;
-use crate::nearest::nearest;
-use crate::raw_route::{RawMatch, RawPattern};
+use crate::model::route::Match;
+use crate::raw::route::{RawMatch, RawPattern};
+use crate::read::at::At;
+use crate::read::nearest::nearest;
+use crate::read::report::{Mistake, Report};
 use crate::read::{Named, OneOrMany};
-use crate::report::{Mistake, Report};
-use crate::route::Match;
 use crate::{HostPattern, MatchRegex, PathRegex, Paths, QueryMatch, QueryValue};
 
 /// The methods of RFC 9110 and 5789; others exist, but one that is nearly one of these is a slip.

@@ -7,13 +7,13 @@ use http::{HeaderName, header};
 use super::checks::{between, empty, header_name, in_range, missing, secret, value, word};
 use super::http_url::{Words, ca_needs_tls, http_url};
 use super::jwt::forward;
-use crate::at::{At, Folder};
-use crate::outside::{CheckCacheConfig, CheckConfig, IntrospectionConfig, OnFailure, ServiceConfig};
-use crate::raw_outside::{RawCheck, RawCheckCache, RawIntrospection};
+use crate::model::outside::{CheckCacheConfig, CheckConfig, IntrospectionConfig, OnFailure, ServiceConfig};
+use crate::raw::outside::{RawCheck, RawCheckCache, RawIntrospection};
+use crate::raw::scalars::RawCount;
 use crate::read::OneOrMany;
+use crate::read::at::{At, Folder};
 use crate::read::is_wrong;
-use crate::report::{Problem, Report};
-use crate::scalars::RawCount;
+use crate::read::report::{Problem, Report};
 
 const TIMEOUT: Duration = Duration::from_millis(250);
 const SHORTEST: (Duration, &str) = (Duration::from_millis(10), "10ms");

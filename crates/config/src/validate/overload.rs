@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::checks::{between, header_name, in_range, value, word};
 use super::jwt::is_reserved;
 use super::share::share;
-use crate::at::At;
-use crate::overload::{OverloadConfig, OwnOverloadConfig, PrioritiesConfig};
-use crate::raw_overload::{RawOverload, RawOwnOverload, RawPriorities};
+use crate::language::values;
+use crate::model::overload::{OverloadConfig, OwnOverloadConfig, PrioritiesConfig};
+use crate::raw::overload::{RawOverload, RawOwnOverload, RawPriorities};
 use crate::read::Named;
+use crate::read::at::At;
 use crate::read::is_wrong;
-use crate::report::{Mistake, Problem, Report};
-use crate::values;
+use crate::read::report::{Mistake, Problem, Report};
 use sluicegate_overload::Priority;
 
 const MAX_IN_FLIGHT: u64 = 1_000;

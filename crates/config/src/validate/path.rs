@@ -1,7 +1,7 @@
 //! Validates paths of routes; recognizes patterns of other programs.
 
-use crate::at::At;
-use crate::report::{Mistake, Report};
+use crate::read::at::At;
+use crate::read::report::{Mistake, Report};
 use crate::{PathPattern, normalize};
 
 /// What only regular expressions have.

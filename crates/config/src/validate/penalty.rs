@@ -4,11 +4,11 @@ use sluicegate_limiter::{LeakyBucket, Quota};
 
 use super::checks::{in_range, missing, value};
 use crate::Cost;
-use crate::at::At;
+use crate::language::values::{self, grouped};
 use crate::raw::RawLimit;
-use crate::raw_excess::RawPenalty;
-use crate::report::{Problem, Report};
-use crate::values::{self, grouped};
+use crate::raw::excess::RawPenalty;
+use crate::read::at::At;
+use crate::read::report::{Problem, Report};
 
 /// The most requests of a key that wait when nothing else is said.
 const WAITERS: u64 = 100;

@@ -5,15 +5,15 @@ use sluicegate_limiter::Quota;
 use super::checks::{check_name, empty, value};
 use super::matching::{header_values, method};
 use super::quota::quota;
-use crate::at::At;
-use crate::cost::Cost;
-use crate::limit::When;
+use crate::language::values::{self, grouped};
+use crate::model::cost::Cost;
+use crate::model::limit::When;
 use crate::raw::RawPlan;
 use crate::raw::{RawConfig, RawLimit, RawWhen};
 use crate::read::Named;
+use crate::read::at::At;
 use crate::read::is_wrong;
-use crate::report::Report;
-use crate::values::{self, grouped};
+use crate::read::report::Report;
 
 /// The quotas by plan.
 pub(super) fn plans(

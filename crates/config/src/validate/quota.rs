@@ -7,13 +7,13 @@ use sluicegate_limiter::{
 };
 
 use super::checks::{in_range, missing, value, word};
-use crate::at::At;
-use crate::calendar::{self, Unit};
+use crate::language::calendar::{self, Unit};
+use crate::language::values::{self, grouped, outside};
 use crate::raw::RawLimit;
+use crate::raw::scalars::RawCount;
+use crate::read::at::At;
 use crate::read::is_wrong;
-use crate::report::{Place, Problem, Report};
-use crate::scalars::RawCount;
-use crate::values::{self, grouped, outside};
+use crate::read::report::{Place, Problem, Report};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {

@@ -3,10 +3,10 @@
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
+use crate::language::secret::Secret;
+use crate::model::store::RedisAddress;
 use crate::percent_decode;
-use crate::report::Mistake;
-use crate::secret::Secret;
-use crate::store::RedisAddress;
+use crate::read::report::Mistake;
 
 /// What one URL says.
 #[derive(Clone, Debug, PartialEq, Eq)]

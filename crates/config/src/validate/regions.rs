@@ -6,14 +6,14 @@ use super::store;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::at::{At, Folder};
-use crate::limit::LimitConfig;
-use crate::raw_regions::RawRegions;
-use crate::raw_store::{RawHomeRedis, RawRedis};
+use crate::model::limit::LimitConfig;
+use crate::model::regions::{RegionsConfig, WHOLE};
+use crate::model::store::RedisConfig;
+use crate::raw::regions::RawRegions;
+use crate::raw::store::{RawHomeRedis, RawRedis};
+use crate::read::at::{At, Folder};
 use crate::read::is_wrong;
-use crate::regions::{RegionsConfig, WHOLE};
-use crate::report::{Mistake, Place, Problem, Report};
-use crate::store::RedisConfig;
+use crate::read::report::{Mistake, Place, Problem, Report};
 
 /// The most regions.
 const MOST: usize = 64;

@@ -16,15 +16,15 @@ use super::overload;
 use super::template::Names;
 use super::{shape, uri};
 use crate::Part;
-use crate::at::At;
-use crate::limit::{LimitConfig, Mode};
+use crate::model::limit::{LimitConfig, Mode};
+use crate::model::reference::Reference;
+use crate::model::route::{Action, EncodedSlash, Match, Reject, RouteConfig, ShapeConfig};
 use crate::raw::RawConfig;
-use crate::raw_route::RawAnswer;
-use crate::raw_route::RawRoute;
-use crate::reference::Reference;
-use crate::report::{Problem, Report};
-use crate::route::{Action, EncodedSlash, Match, Reject, RouteConfig, ShapeConfig};
-use crate::scalars::RawCount;
+use crate::raw::route::RawAnswer;
+use crate::raw::route::RawRoute;
+use crate::raw::scalars::RawCount;
+use crate::read::at::At;
+use crate::read::report::{Problem, Report};
 /// The most limits that one route may ask.
 const MAX_LIMITS: usize = 32;
 

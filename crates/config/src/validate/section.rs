@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use super::checks::check_name;
-use crate::at::At;
+use crate::model::reference::Reference;
 use crate::read::Named;
-use crate::reference::Reference;
-use crate::report::Report;
+use crate::read::at::At;
+use crate::read::report::Report;
 
 /// All entries of one kind. A wrong entry is kept as `None`, so that references to it are not reported.
 pub(super) struct Section<T> {

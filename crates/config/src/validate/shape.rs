@@ -4,9 +4,9 @@ use http::{HeaderName, header};
 
 use super::checks::{header_name, value};
 use super::template::{Names, pieces};
-use crate::at::At;
-use crate::raw_shape::RawHeaderChanges;
-use crate::report::{Problem, Report};
+use crate::raw::shape::RawHeaderChanges;
+use crate::read::at::At;
+use crate::read::report::{Problem, Report};
 use crate::{Change, HeaderChange, Piece, Template, Variable};
 
 /// The messages whose headers are changed.

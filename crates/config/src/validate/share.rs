@@ -1,7 +1,7 @@
 //! Shares, as the file writes them.
 
-use crate::log::Share;
-use crate::report::Mistake;
+use crate::model::log::Share;
+use crate::read::report::Mistake;
 
 /// `10%`, `0.01%`.
 pub(super) fn share(text: &str) -> Result<Share, Mistake> {

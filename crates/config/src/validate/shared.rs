@@ -2,9 +2,9 @@
 
 use sluicegate_limiter::{MAX_SHARED_LOG_PLACES, Quota};
 
+use crate::language::values::grouped;
 use crate::raw::RawLimit;
-use crate::report::{Problem, Report};
-use crate::values::grouped;
+use crate::read::report::{Problem, Report};
 
 /// Refuses what a store cannot count.
 pub(super) fn check_shared(quota: &Quota, raw: &RawLimit, report: &mut Report) {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::checks::{between, empty, exactly_one, in_range, missing, secret, value};
 use super::redis_url::{MAX_DATABASE, RedisUrl, redis_url};
 use super::tls::key_pair;
-use crate::at::{At, Folder};
-use crate::raw_store::{RawRedis, RawRedisTls, RawSentinel, RawStore};
-use crate::report::{Mistake, Place, Problem, Report};
-use crate::scalars::RawSecret;
-use crate::secret::Secret;
-use crate::store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
+use crate::language::secret::Secret;
+use crate::model::store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
+use crate::raw::scalars::RawSecret;
+use crate::raw::store::{RawRedis, RawRedisTls, RawSentinel, RawStore};
+use crate::read::at::{At, Folder};
+use crate::read::report::{Mistake, Place, Problem, Report};
 
 /// The port of a Redis that does not name one.
 const PORT: u16 = 6379;

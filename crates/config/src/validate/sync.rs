@@ -5,13 +5,13 @@ use sluicegate_limiter::Quota;
 
 use super::checks::{value, word};
 use super::share::share;
-use crate::at::At;
-use crate::cost::Cost;
-use crate::lease::Unleased;
-use crate::limit::LimitConfig;
+use crate::model::cost::Cost;
+use crate::model::lease::Unleased;
+use crate::model::limit::LimitConfig;
+use crate::model::sync::{Sync, SyncMode};
 use crate::raw::RawLimit;
-use crate::report::{Mistake, Report};
-use crate::sync::{Sync, SyncMode};
+use crate::read::at::At;
+use crate::read::report::{Mistake, Report};
 
 /// The counting of a limit; `shared` says whether a store counts it.
 pub(super) fn sync(

@@ -6,11 +6,11 @@ use http::{HeaderName, HeaderValue};
 
 use super::checks::{between, header_name, in_range, missing, secret, value};
 use super::http_url::{Words, ca_needs_tls, http_url};
-use crate::at::{At, Folder};
-use crate::raw_telemetry::{RawOtlp, RawTelemetry};
-use crate::report::{Mistake, Report};
-use crate::secret::Secret;
-use crate::telemetry::OtlpConfig;
+use crate::language::secret::Secret;
+use crate::model::telemetry::OtlpConfig;
+use crate::raw::telemetry::{RawOtlp, RawTelemetry};
+use crate::read::at::{At, Folder};
+use crate::read::report::{Mistake, Report};
 
 const INTERVAL: Duration = Duration::from_secs(60);
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,9 +1,9 @@
 //! Texts with variables: `Bearer {user}`, `/v2/{rest}`.
 
-use crate::at::At;
-use crate::nearest::nearest;
-use crate::report::Report;
-use crate::route::Match;
+use crate::model::route::Match;
+use crate::read::at::At;
+use crate::read::nearest::nearest;
+use crate::read::report::Report;
 use crate::{Piece, Variable};
 
 /// What a template can name in its place.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::checks::{between, empty, missing, word};
-use crate::at::{At, FileRef, Folder};
-use crate::listener::{CertificateConfig, ClientAuthConfig, MinTls, TlsConfig};
-use crate::raw_listen::{RawCertificate, RawTls};
+use crate::model::listener::{CertificateConfig, ClientAuthConfig, MinTls, TlsConfig};
+use crate::raw::listen::{RawCertificate, RawTls};
+use crate::read::at::{At, FileRef, Folder};
 use crate::read::is_wrong;
-use crate::report::Report;
+use crate::read::report::Report;
 
 /// The longest that a handshake may take when nothing else is said.
 const HANDSHAKE: Duration = Duration::from_secs(10);

@@ -1,10 +1,10 @@
 //! Header names with underscores: whether such headers are forwarded, and whether the file waits for one that is not.
 
 use super::checks::word;
-use crate::at::At;
 use crate::raw::RawConfig;
 use crate::raw::RawCost;
-use crate::report::{Place, Problem, Report};
+use crate::read::at::At;
+use crate::read::report::{Place, Problem, Report};
 
 /// Whether request headers with underscores in their names are forwarded.
 pub(super) fn forwarded(raw: &RawConfig, report: &mut Report) -> bool {

@@ -12,13 +12,13 @@ use super::header_settings::header_case;
 use super::overload;
 use super::section::Section;
 use super::upstream_tls::{Transport, transport};
-use crate::at::{At, Folder};
-use crate::raw_upstream::RawServer;
-use crate::raw_upstream::RawUpstream;
-use crate::report::{Mistake, Report};
-use crate::route::{Action, RouteConfig};
-use crate::upstream::{Protocol, ServerConfig, UNIX, UpstreamConfig, UpstreamTimeouts};
-use crate::values;
+use crate::language::values;
+use crate::model::route::{Action, RouteConfig};
+use crate::model::upstream::{Protocol, ServerConfig, UNIX, UpstreamConfig, UpstreamTimeouts};
+use crate::raw::upstream::RawServer;
+use crate::raw::upstream::RawUpstream;
+use crate::read::at::{At, Folder};
+use crate::read::report::{Mistake, Report};
 
 /// The longest head of a response, unless the file says otherwise, in bytes.
 const RESPONSE_HEAD: u64 = 64 << 10;

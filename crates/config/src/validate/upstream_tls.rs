@@ -4,10 +4,10 @@ use rustls_pki_types::ServerName;
 
 use super::checks::{value, word};
 use super::tls::key_pair;
-use crate::at::Folder;
-use crate::raw_upstream::{RawUpstream, RawUpstreamTls};
-use crate::report::{Mistake, Report};
-use crate::upstream::{Protocol, ProxyVersion, ServerConfig, UpstreamTlsConfig};
+use crate::model::upstream::{Protocol, ProxyVersion, ServerConfig, UpstreamTlsConfig};
+use crate::raw::upstream::{RawUpstream, RawUpstreamTls};
+use crate::read::at::Folder;
+use crate::read::report::{Mistake, Report};
 
 /// The protocols of connections to the servers of an upstream.
 pub(super) struct Transport {

@@ -5,11 +5,11 @@ use regex::RegexBuilder;
 
 use super::checks::{missing, value};
 use super::template::{Names, pieces};
-use crate::at::At;
-use crate::raw_route::{RawRedirectFields, RawRoute};
-use crate::raw_shape::{RawRewrite, RawRewriteFields};
-use crate::report::{Mistake, Report};
-use crate::route::Action;
+use crate::model::route::Action;
+use crate::raw::route::{RawRedirectFields, RawRoute};
+use crate::raw::shape::{RawRewrite, RawRewriteFields};
+use crate::read::at::At;
+use crate::read::report::{Mistake, Report};
 use crate::{PathChange, Piece, RegexPiece, UriTemplate, Variable};
 use crate::{PathPattern, Paths, normalize};
 
