@@ -182,12 +182,9 @@ fn an_overdraft_caps_the_debt() {
             let gateway = start(store, &upstream, &limit);
             let (admitted, refusal) = until_refused(&mut gateway.client(), 10);
             let expected = (f64::from(owed + 1) * UNIT).ceil();
-            let after = refusal.number("retry-after") as f64;
+            let wait = refusal.number("retry-after") as f64;
             assert_eq!(admitted, 4, "{overdraft}");
-            assert!(
-                (expected - 10.0..=expected).contains(&after),
-                "{overdraft}{after} instead of {expected}"
-            );
+            assert!((expected - 10.0..=expected).contains(&wait), "{overdraft}{wait} instead of {expected}");
             owes(&gateway, f64::from(1_000 + owed) * UNIT);
         }
     });
