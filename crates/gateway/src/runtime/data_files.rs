@@ -1,6 +1,6 @@
 //! Consumers, address lists and upstream certificates: a changed file comes into force without a reload.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -10,7 +10,7 @@ use sluicegate_base::file_watch::{Unusable, Watched};
 use sluicegate_config::Config;
 
 /// Why the configuration is loaded again when a file that could not be used has changed.
-pub(super) const REPAIRED: &str = "file repaired";
+const REPAIRED: &str = "file repaired";
 
 impl Supervisor {
     /// Loads the files that have changed. The rest of the configuration stays as it is.
@@ -24,7 +24,7 @@ impl Supervisor {
                 consumers.check(&snapshot.config, &file.display().to_string())?;
                 Ok(consumers)
             });
-            self.apply(file, read, |config| config.resources.consumers.as_mut()).await;
+            self.apply_one(&file, read, |config| config.resources.consumers.as_mut()).await;
         }
         let mut at = 0;
         while let Some((name, file, watch)) = self.files.lists.get_mut(at) {
@@ -32,7 +32,7 @@ impl Supervisor {
             let Some(read) = watch.changed().await else { continue };
             let (name, file) = (name.clone(), file.clone());
             let of_name = |config: &LoadedConfig| config.lists.iter().position(|list| list.name == name);
-            self.apply(file, read, |config| {
+            self.apply_one(&file, read, |config| {
                 let at = of_name(config)?;
                 config.resources.lists.get_mut(at)
             })
@@ -48,7 +48,6 @@ impl Supervisor {
             }
             if changed {
                 let name = name.clone();
-                tracing::debug!(upstream = name, "certificates changed");
                 self.apply_upstream_tls(&name).await;
             }
         }
@@ -69,55 +68,77 @@ impl Supervisor {
         let read = sluicegate_base::boxed_future::spawn_blocking(move || again.again()).await;
         let Ok(read) = read else { return };
         let wrong = read.as_ref().err().map_or(&[][..], |wrong| &wrong[..]);
-        let mut refused = false;
-        for file in known_tls.files.all() {
+        let files = known_tls.files.all().map(|file| {
             let mistake = wrong.iter().find(|(path, _)| *path == file.path).map(|(_, mistake)| mistake);
-            refused |= self.record_file(&file.path.display().to_string(), mistake);
+            (file.path.as_path(), mistake)
+        });
+        let files: Vec<_> = files.collect();
+        let change = |config: &mut LoadedConfig| {
+            let (Ok(tls), Some(index)) = (&read, known(&config.config)) else { return false };
+            let place = &mut config.resources.upstreams[index];
+            if place.as_ref() == Some(tls) {
+                return false;
+            }
+            tracing::info!("the certificates of the upstream {upstream} are in force");
+            *place = Some(tls.clone());
+            true
+        };
+        if self.apply(&files, change).await {
+            self.update_upstreams();
         }
-        let Ok(tls) = read else { return };
-        if refused {
-            let _ = self.reload(REPAIRED).await; // the configuration may have been refused because of this file
-        }
-        let before = self.shared.snapshot.load_full();
-        let Some(index) = known(&before.config) else { return };
-        if before.config.resources.upstreams[index].as_ref() == Some(&tls) {
-            return; // the file was reverted, or the reload has applied it
-        }
-        tracing::info!("the certificates of the upstream {upstream} are in force");
-        let mut config = before.config.clone();
-        config.resources.upstreams[index] = Some(tls);
-        self.put_in_force(config, before.rules(), &before).await;
-        self.update_upstreams();
     }
 
-    /// Applies the content of a file at its place in the configuration.
-    async fn apply<T: Watched>(
+    /// Applies the content of one file at its place in the configuration.
+    async fn apply_one<T: Watched>(
         &mut self,
-        file: PathBuf,
+        file: &Path,
         read: Result<Arc<T>, Unusable>,
         place: impl Fn(&mut LoadedConfig) -> Option<&mut Arc<T>>,
     ) {
-        let file = file.display().to_string();
-        tracing::debug!(file, usable = read.is_ok(), "file changed");
-        let refused = self.record_file(&file, read.as_ref().err());
-        let Ok(known) = read else { return };
+        let change = |config: &mut LoadedConfig| {
+            let (Ok(known), Some(place)) = (&read, place(config)) else { return false };
+            if place.is_same(known) {
+                return false;
+            }
+            tracing::info!("{} is in force", file.display());
+            *place = Arc::clone(known);
+            true
+        };
+        self.apply(&[(file, read.as_ref().err())], change).await;
+    }
+
+    /// Applies files that have changed, each with why it cannot be used. If all of them can, `change` puts their content into
+    /// the configuration in force; it returns whether that is another one. Otherwise a file was reverted, or a reload has
+    /// applied it. Returns whether anything was applied.
+    pub(super) async fn apply(
+        &mut self,
+        files: &[(&Path, Option<&Unusable>)],
+        change: impl FnOnce(&mut LoadedConfig) -> bool,
+    ) -> bool {
+        let mut refused = false;
+        for (file, wrong) in files {
+            let file = file.display().to_string();
+            tracing::debug!(file, usable = wrong.is_none(), "file changed");
+            refused |= self.record_file(&file, *wrong);
+        }
+        if files.iter().any(|(_, wrong)| wrong.is_some()) {
+            return false;
+        }
         if refused {
             let _ = self.reload(REPAIRED).await; // the configuration may have been refused because of this file
         }
         let before = self.shared.snapshot.load_full();
         let mut config = before.config.clone();
-        let Some(place) = place(&mut config) else { return };
-        if place.is_same(&known) {
-            return; // the file was reverted, or the reload has applied it
+        let changed = change(&mut config);
+        if changed {
+            self.put_in_force(config, before.rules(), &before).await;
         }
-        tracing::info!("{file} is in force");
-        *place = known;
-        self.put_in_force(config, before.rules(), &before).await;
+        changed
     }
 
     /// Records whether a file could be used. An unusable file changes nothing, is logged once and shown by `GET /status`.
     /// Returns whether the last configuration was refused, so that it may be accepted with this file.
-    pub(super) fn record_file(&self, file: &str, wrong: Option<&Unusable>) -> bool {
+    fn record_file(&self, file: &str, wrong: Option<&Unusable>) -> bool {
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
         match wrong.map(ToString::to_string) {
             None => _ = status.file_errors.remove(file),

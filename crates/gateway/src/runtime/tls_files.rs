@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::data_files::REPAIRED;
 use super::supervisor::Supervisor;
 use super::watched_files::TlsFileSet;
 use crate::resources::LoadedConfig;
@@ -43,29 +42,24 @@ impl Supervisor {
             TlsFileSet::Pair { cert, key } => vec![cert, key],
             TlsFileSet::Authorities(file) => vec![file],
         };
-        let mut refused = false;
-        for file in files {
-            let wrong = read.as_ref().err().filter(|not| not.blamed == *file).map(|not| &not.wrong);
-            refused |= self.record_file(&file.display().to_string(), wrong);
-        }
-        let Ok(read) = read else { return early };
-        if refused {
-            let _ = self.reload(REPAIRED).await; // the configuration may have been refused because of this file
-        }
-        let before = self.shared.snapshot.load_full();
-        let mut config = before.config.clone();
-        let mut changed = false;
-        let LoadedConfig { config: described, resources, .. } = &mut config;
-        for (listener, files) in described.listeners.iter().zip(&mut resources.listeners) {
-            if let Some((tls, files)) = listener.tls.as_ref().zip(files.as_mut()) {
-                changed |= read.put_into(tls, files, set);
+        let not_applied = read.as_ref().err();
+        let files: Vec<_> = files
+            .into_iter()
+            .map(|file| (file, not_applied.filter(|not| not.blamed == *file).map(|not| &not.wrong)))
+            .collect();
+        let change = |config: &mut LoadedConfig| {
+            let Ok(read) = &read else { return false };
+            let mut changed = false;
+            let LoadedConfig { config: described, resources, .. } = config;
+            for (listener, files) in described.listeners.iter().zip(&mut resources.listeners) {
+                if let Some((tls, files)) = listener.tls.as_ref().zip(files.as_mut()) {
+                    changed |= read.put_into(tls, files, set);
+                }
             }
-        }
-        if changed {
-            tracing::debug!("certificates changed");
-            self.put_in_force(config, before.rules(), &before).await;
-        }
-        false
+            changed
+        };
+        self.apply(&files, change).await;
+        early
     }
 }
 
