@@ -32,7 +32,7 @@ enum Kind {
     /// Written for this response alone.
     Text(Vec<u8>),
     /// From an HTTP/2 server.
-    H2Body(H2Body),
+    H2Body(Box<H2Body>),
     /// From an HTTP/1.1 server.
     H1Body(H1Body),
     /// The connection was switched to another protocol.
@@ -54,7 +54,6 @@ pub(super) struct H1Body {
     /// `None` once the body has ended or failed.
     h1_connection: Option<Box<H1Connection>>,
     pool: Rc<Pool>,
-    now: u64,
     /// For how many milliseconds the connection is kept afterwards, 0 if it cannot be used again.
     kept: u32,
 }
@@ -126,7 +125,7 @@ impl Body {
         if body.body.is_end_stream() {
             return Self::empty();
         }
-        Self(Kind::H2Body(body))
+        Self(Kind::H2Body(Box::new(body)))
     }
 
     /// The body of a response on an HTTP/1.1 connection, which returns to the pool when the body has ended.
@@ -138,9 +137,9 @@ impl Body {
     ) -> Self {
         let decoder = std::mem::replace(&mut response.body, BodyDecoder::Ended);
         let kept = if response.keep_alive { kept } else { 0 };
-        let mut h1_body = H1Body { decoder, h1_connection: Some(h1_connection), pool, now, kept };
+        let mut h1_body = H1Body { decoder, h1_connection: Some(h1_connection), pool, kept };
         if h1_body.decoder == BodyDecoder::Ended {
-            h1_body.release_connection();
+            h1_body.release_connection(now);
             return Self::empty();
         }
         Self(Kind::H1Body(h1_body))
@@ -266,7 +265,8 @@ impl H1Body {
         cx: &mut Context<'_>,
         exchange: &Exchange,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let buffers = Some(&exchange.connection().worker.buffers);
+        let worker = &exchange.connection().worker;
+        let (buffers, now) = (Some(&worker.buffers), worker.deadlines.now());
         if self
             .h1_connection
             .as_mut()
@@ -280,12 +280,12 @@ impl H1Body {
             let error = match self.decoder.decode(&mut h1_connection.read) {
                 Ok(Decoded::Frame(frame)) => {
                     if self.decoder == BodyDecoder::Ended {
-                        self.release_connection();
+                        self.release_connection(now);
                     }
                     return Poll::Ready(Some(Ok(frame)));
                 }
                 Ok(Decoded::End) => {
-                    self.release_connection();
+                    self.release_connection(now);
                     return Poll::Ready(None);
                 }
                 Ok(Decoded::NeedMore) => match h1_connection.poll_fill(cx, buffers) {
@@ -310,14 +310,14 @@ impl H1Body {
     }
 
     /// The body has ended: returns the connection to the pool, unless the server closes it, has sent unsolicited bytes, or
-    /// has not received the whole request.
-    fn release_connection(&mut self) {
+    /// has not received the whole request. `now` is in the worker's milliseconds.
+    fn release_connection(&mut self, now: u64) {
         let connection = self.h1_connection.take().filter(|sent| self.kept > 0 && sent.is_sent());
         let Some(mut h1_connection) = connection else { return };
         if !h1_connection.read.is_empty() {
-            return self.pool.unsolicited(self.now);
+            return self.pool.unsolicited(now);
         }
         h1_connection.read = BytesMut::new(); // an idle connection holds no buffer
-        self.pool.keep(h1_connection, self.now, self.kept);
+        self.pool.keep(h1_connection, now, self.kept);
     }
 }

@@ -21,7 +21,7 @@ use crate::snapshot::{Snapshot, Target};
 use sluicegate_auth::Answers;
 use sluicegate_auth::check::Check;
 use sluicegate_base::boxed_future::boxed_future;
-use sluicegate_base::incoming::{Peer, Request};
+use sluicegate_base::incoming::Request;
 use sluicegate_base::message::LocalResponse;
 use sluicegate_base::refusal_reason::RefusalReason;
 use sluicegate_config::Protocol;
@@ -80,113 +80,120 @@ pub fn refuse(
 /// Serves one request. Every response comes from here, also a refusal or an error: the protocols above see no failure.
 /// `deadline` is that of the connection, or of the stream over HTTP/2. Parts of the request head may be gone afterwards, and the
 /// body is.
-pub async fn serve(
-    services: &Services,
-    connection: &Rc<Connection>,
-    deadline: &Rc<Deadline>,
-    head: &mut RequestHead,
-    body: &mut Option<RequestBody>,
-) -> Response {
-    let view = services.view();
-    let now = connection.worker.clock().now();
-    view.snapshot.underscores.clean(&mut head.headers);
-    prefer_target(head);
-    let mut context = RequestContext::new(connection, deadline, &view, now, Some(head));
-    let peer = context.peer(connection);
-    let answered = {
-        // The total timeout holds for everything that is awaited in there.
-        let answering = pin!(respond(&view, &mut context, peer, head, body));
-        deadline.within_total(&connection.worker.deadlines, answering).await
-    };
-    let response = answered.unwrap_or_else(|| context.refuse(LocalError::TimedOut).with_body());
-    if let Some(body) = body.take() {
-        body.drain(head);
+#[expect(clippy::manual_async_fn, reason = "an async fn holds its arguments twice (decision 26)")]
+pub fn serve<'r>(
+    services: &'r Services,
+    connection: &'r Rc<Connection>,
+    deadline: &'r Rc<Deadline>,
+    head: &'r mut RequestHead,
+    body: &'r mut Option<RequestBody>,
+) -> impl Future<Output = Response> + 'r {
+    async move {
+        let view = services.view();
+        let now = connection.worker.clock().now();
+        view.snapshot.underscores.clean(&mut head.headers);
+        prefer_target(head);
+        let mut context = RequestContext::new(connection, deadline, &view, now, Some(head));
+        let answered = {
+            // The total timeout holds for everything that is awaited in there.
+            let answering = pin!(respond(&view, connection, &mut context, head, body));
+            deadline.within_total(&connection.worker.deadlines, answering).await
+        };
+        let response = answered.unwrap_or_else(|| context.refuse(LocalError::TimedOut).with_body());
+        if let Some(body) = body.take() {
+            body.drain(head);
+        }
+        context.finish(&view.snapshot, response)
     }
-    context.finish(&view.snapshot, response)
 }
 
 /// Decides on a request, and forwards or answers it. Takes `body` out only if it is forwarded.
-async fn respond(
-    view: &View,
-    context: &mut RequestContext,
-    peer: Peer<'_>,
-    head: &mut RequestHead,
-    body: &mut Option<RequestBody>,
-) -> sluicegate_upstream::Response {
-    // Everything that does not wait is in functions of its own, whose locals are not memory of this future, and other futures
-    // are boxed: a box of at most 1 KiB is allocated fast (decision 26).
-    let disposition = match decide(view, context, Request { head, peer }) {
-        Ok(disposition) => disposition,
-        Err(undecided) => boxed_future(|| decide_waiting(view, *undecided, context)).await,
-    };
-    let mut admitted = match disposition.admitted() {
-        Ok(admitted) => admitted,
-        Err(response) => return response.with_body(),
-    };
-    if !admitted.delay.is_zero() {
-        boxed_future(|| context.wait_for_turn()).await;
+#[expect(clippy::manual_async_fn, reason = "an async fn holds its arguments twice (decision 26)")]
+fn respond<'r>(
+    view: &'r View,
+    connection: &'r Connection,
+    context: &'r mut RequestContext,
+    head: &'r mut RequestHead,
+    body: &'r mut Option<RequestBody>,
+) -> impl Future<Output = sluicegate_upstream::Response> + 'r {
+    async move {
+        // Everything that does not wait is in functions of its own, whose locals are not memory of this future, and other futures
+        // are boxed: a box of at most 1 KiB is allocated fast (decision 26).
+        let disposition = match decide(view, connection, context, head) {
+            Ok(disposition) => disposition,
+            Err(undecided) => boxed_future(|| decide_waiting(view, *undecided, context)).await,
+        };
+        let mut admitted = match disposition.admitted() {
+            Ok(admitted) => admitted,
+            Err(response) => return response.with_body(),
+        };
+        if !admitted.delay.is_zero() {
+            boxed_future(|| context.wait_for_turn()).await;
+        }
+        let snapshot = &view.snapshot;
+        let mut response: sluicegate_upstream::Response = match &admitted.route.target {
+            Target::Answer { status, body: content, content_type } => {
+                let response = respond::fixed(*status, content.clone(), content_type);
+                if status.as_u16() >= 400 {
+                    context.refused(RefusalReason::Respond, None);
+                }
+                context.charge(snapshot, response.status, &response.headers);
+                response.with_body()
+            }
+            Target::Redirect { status, to } => {
+                let response = respond::redirect(
+                    *status,
+                    &context.location(snapshot, (admitted.route_index, to), head, &admitted.identity),
+                );
+                context.charge(snapshot, response.status, &response.headers);
+                response.with_body()
+            }
+            Target::Upstream { index, original_path } => {
+                if context.is_bounded(view, *index)
+                    && let Err(response) =
+                        boxed_future(|| context.take_place(view, *index, head, &admitted.identity)).await
+                {
+                    return response.with_body();
+                }
+                if let Err(error) = prepare_head(snapshot, context, &mut admitted, *original_path, head) {
+                    return context.fail(&error).with_body();
+                }
+                context.set_upstream(*index);
+                let upstream = view.upstream(*index);
+                // In a block of its own: only `outgoing` is held while the server is awaited.
+                let mut outgoing = {
+                    let facts = context.forward_facts(snapshot, &admitted);
+                    let rules = |headers: &mut Headers| context.apply_header_rules(snapshot, headers);
+                    let mut body = body.take().unwrap_or(RequestBody::None);
+                    if matches!(body, RequestBody::Http2(_)) && upstream.config().protocol == Protocol::Http1
+                    {
+                        boxed_future(|| body.begin(&head.method)).await;
+                    }
+                    sluicegate_upstream::prepare(context.exchange(), upstream, &facts, head, body, rules)
+                };
+                let result = match outgoing {
+                    Ok(ref mut outgoing) => {
+                        boxed_future(|| sluicegate_upstream::forward(context.exchange(), upstream, outgoing))
+                            .await
+                    }
+                    Err(error) => Err(error),
+                };
+                context.upstream_answered(&result);
+                match result {
+                    Ok(response) => {
+                        context.charge(snapshot, response.status, &response.headers);
+                        response
+                    }
+                    Err(error) => context.fail(&error).with_body(),
+                }
+            }
+            Target::Usage => respond::capabilities(context.id()).with_body(),
+        };
+        if let Some(headers) = admitted.rate_limit_headers {
+            headers.write(response.status, &mut response.headers);
+        }
+        response
     }
-    let snapshot = &view.snapshot;
-    let mut response: sluicegate_upstream::Response = match &admitted.route.target {
-        Target::Answer { status, body: content, content_type } => {
-            let response = respond::fixed(*status, content.clone(), content_type);
-            if status.as_u16() >= 400 {
-                context.refused(RefusalReason::Respond, None);
-            }
-            context.charge(snapshot, response.status, &response.headers);
-            response.with_body()
-        }
-        Target::Redirect { status, to } => {
-            let response = respond::redirect(
-                *status,
-                &context.location(snapshot, (admitted.route_index, to), head, &admitted.identity),
-            );
-            context.charge(snapshot, response.status, &response.headers);
-            response.with_body()
-        }
-        Target::Upstream { index, original_path } => {
-            if context.is_bounded(view, *index)
-                && let Err(response) = context.take_place(view, *index, head, &admitted.identity).await
-            {
-                return response.with_body();
-            }
-            if let Err(error) = prepare_head(snapshot, context, &mut admitted, *original_path, head) {
-                return context.fail(&error).with_body();
-            }
-            context.set_upstream(*index);
-            let upstream = view.upstream(*index);
-            // In a block of its own: only `outgoing` is held while the server is awaited.
-            let mut outgoing = {
-                let facts = context.forward_facts(snapshot, &admitted);
-                let rules = |headers: &mut Headers| context.apply_header_rules(snapshot, headers);
-                let mut body = body.take().unwrap_or(RequestBody::None);
-                if matches!(body, RequestBody::Http2(_)) && upstream.config().protocol == Protocol::Http1 {
-                    boxed_future(|| body.begin(&head.method)).await;
-                }
-                sluicegate_upstream::prepare(context.exchange(), upstream, &facts, head, body, rules)
-            };
-            let result = match outgoing {
-                Ok(ref mut outgoing) => {
-                    boxed_future(|| sluicegate_upstream::forward(context.exchange(), upstream, outgoing))
-                        .await
-                }
-                Err(error) => Err(error),
-            };
-            context.upstream_answered(&result);
-            match result {
-                Ok(response) => {
-                    context.charge(snapshot, response.status, &response.headers);
-                    response
-                }
-                Err(error) => context.fail(&error).with_body(),
-            }
-        }
-        Target::Usage => respond::capabilities(context.id()).with_body(),
-    };
-    if let Some(headers) = admitted.rate_limit_headers {
-        headers.write(response.status, &mut response.headers);
-    }
-    response
 }
 
 /// Gives the head of a request the target that the route says, and removes the credentials that the upstream must not see.
@@ -236,9 +243,11 @@ enum Undecided<'s, 'r> {
 /// What has to be waited for.
 fn decide<'s, 'r>(
     view: &'s View,
+    connection: &'r Connection,
     context: &mut RequestContext,
-    request: Request<'r>,
+    head: &'r RequestHead,
 ) -> Result<Disposition<'s>, Box<Undecided<'s, 'r>>> {
+    let request = Request { head, peer: context.peer(connection) };
     let now = context.begun();
     let mut matching = Matching::new(&view.snapshot, request, now);
     let mut matched = match matching.step(&|selected| view.may_refuse(selected, now)) {

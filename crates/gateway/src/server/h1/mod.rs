@@ -54,68 +54,74 @@ enum After {
 }
 
 /// Serves one request, or refuses what could not be parsed with its error, and sends the response.
-async fn serve_one(
-    services: &Services,
-    socket: &Rc<Socket>,
-    mut request: Result<&mut Request, LocalError>,
-) -> After {
-    let connection = &socket.connection;
-    let (terms, response) = match &mut request {
-        Err(error) => {
-            socket.ends.set(true);
-            (ResponseTerms::default(), pipeline::refuse(services, connection, &connection.deadline, *error))
-        }
-        Ok(Request { head, body, terms, expects_continue }) => {
-            let mut body = Some(begin_body(socket, body, *expects_continue, terms.is_http10));
-            let served = {
-                let deadline = &connection.deadline;
-                let serving = pin!(pipeline::serve(services, connection, deadline, head, &mut body));
-                socket.while_connected(serving).await
-            };
-            head.headers = Headers::default(); // the response may take long
-            match served {
-                Some(response) => (*terms, response),
-                None => {
-                    connection.log_close("the client disconnected before its response");
-                    return After::Close;
+#[expect(clippy::manual_async_fn, reason = "an async fn holds its arguments twice (decision 26)")]
+fn serve_one<'r>(
+    services: &'r Services,
+    socket: &'r Rc<Socket>,
+    mut request: Result<&'r mut Request, LocalError>,
+) -> impl Future<Output = After> + 'r {
+    async move {
+        let connection = &socket.connection;
+        let (terms, response) = match &mut request {
+            Err(error) => {
+                socket.ends.set(true);
+                (
+                    ResponseTerms::default(),
+                    pipeline::refuse(services, connection, &connection.deadline, *error),
+                )
+            }
+            Ok(Request { head, body, terms, expects_continue }) => {
+                let mut body = Some(begin_body(socket, body, *expects_continue, terms.is_http10));
+                let served = {
+                    let deadline = &connection.deadline;
+                    let serving = pin!(pipeline::serve(services, connection, deadline, head, &mut body));
+                    socket.while_connected(serving).await
+                };
+                head.headers = Headers::default(); // the response may take long
+                match served {
+                    Some(response) => (*terms, response),
+                    None => {
+                        connection.log_close("the client disconnected before its response");
+                        return After::Close;
+                    }
                 }
             }
+        };
+        let status = response.status; // comparing in place borrows `response`, whose memory this future would then keep
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            boxed_future(|| tunnel::run(socket, response)).await;
+            connection.log_close("its tunnel ended");
+            return After::Close;
         }
-    };
-    let status = response.status; // comparing in place borrows `response`, whose memory this future would then keep
-    if status == StatusCode::SWITCHING_PROTOCOLS {
-        boxed_future(|| tunnel::run(socket, response)).await;
-        connection.log_close("its tunnel ended");
-        return After::Close;
-    }
-    let sent = {
-        let mut writer = Writer::new(socket, terms, response);
-        let sent = poll_fn(|cx| writer.poll(cx)).await;
-        writer.end(sent)
-    };
-    match sent {
-        Sent::Complete => {
-            if socket.take_back() && (socket.has_ended() || drain(socket).await) {
-                return After::Next;
-            }
-            connection.log_close("the rest of a request body was not read");
-            boxed_future(|| linger(socket)).await;
-            After::Close
-        }
-        Sent::CompleteAndLast => {
-            connection.log_close(match () {
-                () if request.is_err() => "no complete and valid request arrived",
-                () if connection.listener.ending.get() => "draining",
-                () if !terms.keep_alive => "the client asked for one response only",
-                () => "it ends with this response",
-            });
-            if request.is_err() || socket.has_unread() {
+        let sent = {
+            let mut writer = Writer::new(socket, terms, response);
+            let sent = poll_fn(|cx| writer.poll(cx)).await;
+            writer.end(sent)
+        };
+        match sent {
+            Sent::Complete => {
+                if socket.take_back() && (socket.has_ended() || drain(socket).await) {
+                    return After::Next;
+                }
+                connection.log_close("the rest of a request body was not read");
                 boxed_future(|| linger(socket)).await;
+                After::Close
             }
-            After::Close
+            Sent::CompleteAndLast => {
+                connection.log_close(match () {
+                    () if request.is_err() => "no complete and valid request arrived",
+                    () if connection.listener.ending.get() => "draining",
+                    () if !terms.keep_alive => "the client asked for one response only",
+                    () => "it ends with this response",
+                });
+                if request.is_err() || socket.has_unread() {
+                    boxed_future(|| linger(socket)).await;
+                }
+                After::Close
+            }
+            Sent::Incomplete { reset: true } => After::Reset,
+            Sent::Incomplete { reset: false } => After::Close,
         }
-        Sent::Incomplete { reset: true } => After::Reset,
-        Sent::Incomplete { reset: false } => After::Close,
     }
 }
 
@@ -164,5 +170,31 @@ async fn linger(socket: &Socket) {
         biased;
         _ = async { tokio::join!(writer.shutdown(), discard) } => {}
         () = socket.connection.deadline.until(Deadline::socket_passed) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size of what `serve` returns.
+    fn size_of_future<'r, F>(
+        _serve: impl Fn(&'r Services, &'r Rc<Socket>, Result<&'r mut Request, LocalError>) -> F,
+    ) -> usize {
+        size_of::<F>()
+    }
+
+    /// The allocator takes a longer path above 1 KiB (decision 26).
+    #[test]
+    fn the_state_of_a_request_is_allocated_fast() {
+        let size = size_of_future(serve_one);
+        assert!(size <= 1_024, "{size} bytes");
+    }
+
+    /// A response is moved several times; above 128 bytes that is a call.
+    #[test]
+    fn a_response_is_moved_without_a_call() {
+        let size = size_of::<crate::request::Response>();
+        assert!(size <= 128, "{size} bytes");
     }
 }
