@@ -53,6 +53,7 @@ pub struct Exchange {
 
 impl Exchange {
     /// An exchange on a connection. `deadline` is that of the connection, or of the stream if the connection is multiplexed.
+    #[inline(always)] // otherwise it is copied to its place
     pub fn new(connection: &Rc<Connection>, deadline: &Rc<Deadline>, now: Time) -> Self {
         Self {
             connection: Rc::clone(connection),

@@ -357,6 +357,7 @@ async fn match_waiting<'s>(
 }
 
 /// Counts and logs a decision, and takes what admitted requests hold.
+#[inline(always)] // otherwise its result is copied
 fn finish<'s>(
     matching: &Matching<'s, '_>,
     matched: &mut Matched<'s>,
