@@ -1,91 +1,9 @@
 //! What can go wrong, in words for operators.
 
-use std::io;
 use std::path::PathBuf;
 
-use rusqlite::ErrorCode;
 use sluicegate_rules::Failure;
-
-/// Why a file cannot be used. It has not been written to.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another process, or another [`RuleFile`](crate::RuleFile) of this one, has the file.
-    #[error(
-        "{path}: another gateway uses this file, and a file is for one gateway: stop the other one, name another file, or \
-         share rules among gateways with `rules: {{redis: true}}`"
-    )]
-    InUse {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It is a folder, a link, a pipe or a device, or has several names.
-    #[error("{path}: is {kind}; rules are kept in a regular file with one name")]
-    NotRegular {
-        /// The file.
-        path: PathBuf,
-        /// What it is, with an article.
-        kind: &'static str,
-    },
-    /// It has content, but is no database.
-    #[error(
-        "{path}: is not a file of rules ({detail}); name another file, or move this one away to begin with no rules, or \
-         restore a backup of it"
-    )]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// What was found.
-        detail: String,
-    },
-    /// A newer release wrote it.
-    #[error(
-        "{path}: was written by a newer release (form {found}, this release knows {known}); run that release, or restore a \
-         backup from before the change"
-    )]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// The form of the file.
-        found: i64,
-        /// The newest form that is known here.
-        known: i64,
-    },
-    /// It is damaged.
-    #[error(
-        "{path}: is damaged ({detail}); restore a backup, or save what can be read with \
-         `sqlite3 {path} .recover | sqlite3 new.db`, or move it away with its -wal and -shm to begin with no rules"
-    )]
-    Corrupt {
-        /// The file.
-        path: PathBuf,
-        /// What was found.
-        detail: String,
-    },
-    /// There is the log of a database, but no database.
-    #[error("{path}: does not exist, but its log {wal} does; put the file back, or move the log away too")]
-    StrayLog {
-        /// The file.
-        path: PathBuf,
-        /// Its log.
-        wal: PathBuf,
-    },
-    /// The system refused.
-    #[error("{path}: {source}")]
-    Io {
-        /// The file, or one beside it.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// SQLite refused.
-    #[error("{path}: {detail}")]
-    Sqlite {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        detail: String,
-    },
-}
+use sluicegate_sqlite_file::{Unwritten, is_damage};
 
 /// Why nothing could be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -151,16 +69,14 @@ pub enum WriteError {
     Storage(String),
 }
 
-impl From<rusqlite::Error> for WriteError {
-    fn from(error: rusqlite::Error) -> WriteError {
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => WriteError::Locked,
-            _ => WriteError::Storage(error.to_string()),
+impl From<Unwritten> for WriteError {
+    fn from(why: Unwritten) -> WriteError {
+        match why {
+            Unwritten::Busy => WriteError::Busy,
+            Unwritten::Released => WriteError::Released,
+            Unwritten::Replaced(path) => WriteError::Replaced(path),
+            Unwritten::Locked => WriteError::Locked,
+            Unwritten::Storage(detail) => WriteError::Storage(detail),
         }
     }
-}
-
-/// Whether an error says that the content of the file is wrong, and not that it could not be had.
-pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }

@@ -4,27 +4,22 @@
 //! | --- | --- |
 //! | `rule_file` | READ FIRST: opening, writing, handing over, closing |
 //! | `error` | what can go wrong; what goes in and comes out is in `sluicegate_rules` |
-//! | `inspection`, `lock`, `schema` | which files are accepted; one gateway per file; tables, a new file |
-//! | `connection`, `rows` | SQLite's settings; a rule as a row |
-//! | `queue`, `writer`, `transaction` | batches that wait; the thread that commits them together; one batch |
-//! | `readers`, `queries` | two connections that only read, and what they are asked |
+//! | `schema`, `rows` | the tables; a rule as a row |
+//! | `transaction`, `queries` | a batch that is written; what is read |
+//!
+//! The file itself is a [`SqliteFile`](sluicegate_sqlite_file::SqliteFile).
 
-mod connection;
 mod error;
-mod inspection;
-mod lock;
 mod queries;
-mod queue;
-mod readers;
 mod rows;
 mod rule_file;
 mod schema;
 mod transaction;
-mod writer;
 
 pub use sluicegate_rules::{
     Batch, Change, Changes, Effect, Failure, FailureKind, Head, Op, Outcome, Precondition, Write, Written,
 };
 
-pub use self::error::{OpenError, ReadError, WriteError};
+pub use self::error::{ReadError, WriteError};
 pub use self::rule_file::RuleFile;
+pub use sluicegate_sqlite_file::OpenError;

@@ -5,7 +5,7 @@ use sluicegate_rules::{Change, Changes, Head, Stored};
 
 use crate::error::ReadError;
 use crate::rows::{self, COLUMNS, stored};
-use crate::schema::meta_number;
+use sluicegate_sqlite_file::meta_number;
 
 /// A rule, or why it cannot be read.
 pub(crate) type ReadRule = Result<Stored, ReadError>;
@@ -185,7 +185,6 @@ fn number(number: usize) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{connection, schema};
 
     /// How SQLite would answer.
     fn plan(connection: &Connection, sql: &str) -> String {
@@ -201,8 +200,8 @@ mod tests {
     fn questions_are_answered_from_indexes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rules.db");
-        schema::create(&path).unwrap();
-        let connection = connection::reading(&path).unwrap();
+        drop(crate::RuleFile::open(&path).unwrap());
+        let connection = Connection::open(&path).unwrap();
         for (sql, expected) in [
             (
                 exact_sql(),

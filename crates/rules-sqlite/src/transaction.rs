@@ -2,11 +2,10 @@
 
 use rusqlite::{Connection, OptionalExtension, Statement};
 use sluicegate_rules::{Batch, Effect, Failure, FailureKind, Op, Outcome, Rule, Stored, Write, Written};
+use sluicegate_sqlite_file::{Job, meta_number, set_meta};
 
 use crate::error::{ReadError, WriteError};
-use crate::queue::Job;
 use crate::rows;
-use crate::schema::{meta_number, set_meta};
 
 /// So many failures of a batch are reported.
 const MOST_FAILURES: usize = 100;
@@ -15,7 +14,7 @@ const MOST_FAILURES: usize = 100;
 const KEPT_CHANGES: i64 = 100_000;
 
 /// The statements of a connection that writes.
-pub(crate) struct Statements<'c> {
+struct Statements<'c> {
     connection: &'c Connection,
     find: Statement<'c>,
     put: Statement<'c>,
@@ -46,6 +45,24 @@ impl From<ReadError> for Refusal {
 /// What became of each batch, in order.
 type Answers = Vec<Result<Written, WriteError>>;
 
+/// A batch to write.
+#[derive(Debug)]
+pub(crate) struct BatchJob(pub(crate) Batch);
+
+impl Job for BatchJob {
+    type Answer = Written;
+    type Error = WriteError;
+
+    fn changes(&self) -> usize {
+        self.0.changes.len()
+    }
+
+    /// A batch sees those before it in the same transaction.
+    fn make(connection: &Connection, jobs: &[&Self]) -> rusqlite::Result<(Answers, bool)> {
+        Statements::prepare(connection)?.make_all(jobs)
+    }
+}
+
 /// A rule as it is in the file.
 struct Current {
     stored: Stored,
@@ -55,7 +72,7 @@ struct Current {
 
 impl<'c> Statements<'c> {
     /// Prepares them.
-    pub(crate) fn prepare(connection: &'c Connection) -> rusqlite::Result<Statements<'c>> {
+    fn prepare(connection: &'c Connection) -> rusqlite::Result<Statements<'c>> {
         Ok(Statements {
             connection,
             find: connection.prepare("SELECT body, version, pattern FROM rules WHERE id = ?1")?,
@@ -71,32 +88,20 @@ impl<'c> Statements<'c> {
         })
     }
 
-    /// Makes the batches and commits once, if anything changed. An error concerns all of them: none was made.
-    ///
-    /// The answers are true only after this returns: a batch sees those before it in the same transaction.
-    pub(crate) fn commit(&mut self, jobs: &[Job]) -> rusqlite::Result<(Answers, bool)> {
-        let result = self.attempt(jobs);
-        if result.is_err() && !self.connection.is_autocommit() {
-            // The error that led here is the one to tell of.
-            _ = self.connection.execute_batch("ROLLBACK");
-        }
-        result
-    }
-
-    fn attempt(&mut self, jobs: &[Job]) -> rusqlite::Result<(Answers, bool)> {
-        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+    /// Makes the batches. Also returns whether any of them changed something.
+    fn make_all(&mut self, jobs: &[&BatchJob]) -> rusqlite::Result<(Answers, bool)> {
         let before = meta_number(self.connection, "version")?;
         let mut version = before;
         let mut answers = Vec::with_capacity(jobs.len());
-        for job in jobs {
+        for BatchJob(batch) in jobs {
             self.connection.execute_batch("SAVEPOINT batch")?;
-            let answer = match self.make(&job.batch, version) {
+            let answer = match self.make(batch, version) {
                 Ok(written) => Ok(written),
                 Err(Refusal::Batch(error)) => Err(error),
                 Err(Refusal::Storage(error)) => return Err(error),
             };
             match &answer {
-                Ok(written) if !job.batch.dry_run => version = written.version,
+                Ok(written) if !batch.dry_run => version = written.version,
                 _ => self.connection.execute_batch("ROLLBACK TO batch")?,
             }
             self.connection.execute_batch("RELEASE batch")?;
@@ -107,7 +112,6 @@ impl<'c> Statements<'c> {
             set_meta(self.connection, "version", version)?;
             self.trim()?;
         }
-        self.connection.execute_batch(if changed { "COMMIT" } else { "ROLLBACK" })?;
         Ok((answers, changed))
     }
 
@@ -232,8 +236,7 @@ mod tests {
     use sluicegate_rules::{Changes, Precondition};
 
     use super::*;
-    use crate::queue::Queue;
-    use crate::{connection, queries, schema};
+    use crate::{RuleFile, queries};
 
     fn put(id: &str, precondition: Precondition) -> Write {
         Write {
@@ -246,20 +249,19 @@ mod tests {
     fn batches_of_one_transaction_succeed_and_fail_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rules.db");
-        schema::create(&path).unwrap();
-        let connection = connection::writing(&path).unwrap();
-        let queue = Queue::default();
+        drop(RuleFile::open(&path).unwrap());
+        let connection = Connection::open(&path).unwrap();
         let batches = [
             (false, vec![put("a", Precondition::None)]),
             (false, vec![put("b", Precondition::None), put("a", Precondition::Absent)]),
             (true, vec![put("c", Precondition::None)]),
             (false, vec![put("d", Precondition::None), put("a", Precondition::Version(vec![1]))]),
         ];
-        let _answered: Vec<_> = batches
-            .into_iter()
-            .map(|(dry_run, changes)| queue.push(Batch { dry_run, changes, ..Batch::default() }).unwrap())
-            .collect();
-        let (answers, changed) = Statements::prepare(&connection).unwrap().commit(&queue.take()).unwrap();
+        let batches =
+            batches.map(|(dry_run, changes)| BatchJob(Batch { dry_run, changes, ..Batch::default() }));
+        connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let (answers, changed) = BatchJob::make(&connection, &batches.each_ref()).unwrap();
+        connection.execute_batch("COMMIT").unwrap();
         let versions: Vec<_> =
             answers.iter().map(|answer| answer.as_ref().ok().map(|written| written.version)).collect();
         assert_eq!((versions, changed), (vec![Some(1), None, Some(2), Some(2)], true));

@@ -9,71 +9,76 @@ use rusqlite::{Connection, ErrorCode};
 
 use crate::connection::{beside, reading, untouched};
 use crate::error::{OpenError, is_damage};
-use crate::schema::{self, APPLICATION_ID, FORM, meta_number};
+use crate::kind::Kind;
+use crate::meta::meta_number;
 
 /// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Nothing, or an empty file.
     Nothing,
-    /// A file of rules, going by its header.
-    Rules,
+    /// A file of the kind, going by its header.
+    Known,
 }
 
 /// Looks at the header of a file that another process may be using.
-pub(crate) fn identify(path: &Path) -> Result<Found, OpenError> {
+pub(crate) fn identify(path: &Path, kind: &'static Kind) -> Result<Found, OpenError> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return nothing(path),
         Err(source) => return Err(OpenError::Io { path: path.to_owned(), source }),
     };
-    if let Some(kind) = unwanted(&metadata) {
-        return Err(OpenError::NotRegular { path: path.to_owned(), kind });
+    if let Some(what) = unwanted(&metadata) {
+        return Err(OpenError::NotRegular { path: path.to_owned(), what, kind });
     }
     if metadata.len() == 0 {
         return nothing(path);
     }
-    let foreign = |detail: String| OpenError::Foreign { path: path.to_owned(), detail };
+    let foreign = |detail: String| OpenError::Foreign { path: path.to_owned(), detail, kind };
     let (application, form) = header(path).map_err(|error| match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => foreign(error.to_string()),
-        _ => failed(path, error),
+        _ => failed(path, kind, error),
     })?;
-    match (application, form) {
-        (APPLICATION_ID, 1..=FORM) => Ok(Found::Rules),
-        (APPLICATION_ID, form) if form > FORM => {
-            Err(OpenError::Newer { path: path.to_owned(), found: form, known: FORM })
+    let known = kind.form;
+    match form {
+        _ if application != kind.application_id => {
+            Err(foreign(format!("a database of another program, application_id {application}")))
         }
+        found if found > known => Err(OpenError::Newer { path: path.to_owned(), found, known }),
+        1.. => Ok(Found::Known),
         _ => Err(foreign(format!("a database of another program, application_id {application}"))),
     }
 }
 
 /// Reads the file before anything is written to it: its tables, and everything if it was not closed in order.
-pub(crate) fn check(path: &Path) -> Result<(), OpenError> {
+pub(crate) fn check(path: &Path, kind: &'static Kind) -> Result<(), OpenError> {
     let examined = if has_log(path) { reading(path) } else { untouched(path) }
-        .and_then(|connection| examine(&connection));
-    match examined.map_err(|error| failed(path, error))? {
+        .and_then(|connection| examine(&connection, kind));
+    match examined.map_err(|error| failed(path, kind, error))? {
         None => Ok(()),
-        Some(detail) => Err(OpenError::Corrupt { path: path.to_owned(), detail }),
+        Some(detail) => Err(OpenError::Corrupt { path: path.to_owned(), detail, kind }),
     }
 }
 
-fn failed(path: &Path, error: rusqlite::Error) -> OpenError {
+fn failed(path: &Path, kind: &'static Kind, error: rusqlite::Error) -> OpenError {
     let (path, detail) = (path.to_owned(), error.to_string());
     // A table, a column or a value that should be there is not.
     let is_lacking =
         matches!(error, rusqlite::Error::SqlInputError { .. } | rusqlite::Error::QueryReturnedNoRows)
             || error.sqlite_error_code() == Some(ErrorCode::Unknown);
     if is_lacking || is_damage(&error) {
-        OpenError::Corrupt { path, detail }
+        OpenError::Corrupt { path, detail, kind }
     } else {
         OpenError::Sqlite { path, detail }
     }
 }
 
 /// What is wrong with the content, if something is.
-fn examine(connection: &Connection) -> rusqlite::Result<Option<String>> {
-    schema::probe(connection)?;
-    for name in ["version", "trimmed"] {
+fn examine(connection: &Connection, kind: &Kind) -> rusqlite::Result<Option<String>> {
+    for probe in kind.probes {
+        connection.prepare(probe)?.query(())?.next()?;
+    }
+    for name in kind.numbers {
         meta_number(connection, name)?;
     }
     if meta_number(connection, "clean")? == 1 {
@@ -109,7 +114,7 @@ fn has_log(path: &Path) -> bool {
     fs::metadata(beside(path, "-wal")).is_ok_and(|metadata| metadata.len() > 0)
 }
 
-/// What a file is, if it is not one for rules. The lock and the log have the name of the file: two gateways that reach it
+/// What a file is, if it is no regular file with one name. The lock and the log have the name of the file: two gateways that reach it
 /// by two names would have two locks.
 fn unwanted(metadata: &Metadata) -> Option<&'static str> {
     let kind = metadata.file_type();

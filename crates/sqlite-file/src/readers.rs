@@ -6,7 +6,6 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use rusqlite::Connection;
 
 use crate::connection;
-use crate::error::ReadError;
 
 /// So many threads read at the same time; others wait for them.
 const CONNECTIONS: usize = 2;
@@ -42,10 +41,10 @@ impl Readers {
     }
 
     /// Reads with a connection that nobody else uses meanwhile. After an error it is not used again.
-    pub(crate) fn read<T>(
+    pub(crate) fn read<T, E: From<rusqlite::Error>>(
         &self,
-        read: impl FnOnce(&Connection) -> Result<T, ReadError>,
-    ) -> Result<T, ReadError> {
+        read: impl FnOnce(&Connection) -> Result<T, E>,
+    ) -> Result<T, E> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let mut idle =
             self.returned.wait_while(idle, |idle| idle.is_empty()).unwrap_or_else(PoisonError::into_inner);

@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::connection::beside;
 use crate::error::OpenError;
+use crate::kind::Kind;
 
 /// The right to write the file. It ends when this is dropped, or with the process, however that ends.
 ///
@@ -20,7 +21,7 @@ pub(crate) struct Lock {
 
 impl Lock {
     /// Takes the lock of the file of this name, without waiting.
-    pub(crate) fn take(path: &Path) -> Result<Lock, OpenError> {
+    pub(crate) fn take(path: &Path, kind: &'static Kind) -> Result<Lock, OpenError> {
         let name = beside(path, ".lock");
         // The standard library opens files so that programs that are started do not inherit them.
         let file = OpenOptions::new()
@@ -30,14 +31,14 @@ impl Lock {
             .write(true)
             .custom_flags(flags())
             .open(&name);
-        lock(path, file.map_err(|source| OpenError::Io { path: name, source })?)
+        lock(path, kind, file.map_err(|source| OpenError::Io { path: name, source })?)
     }
 
     /// Takes the lock, without waiting, if the file of this name had a gateway before.
-    pub(crate) fn take_again(path: &Path) -> Result<Option<Lock>, OpenError> {
+    pub(crate) fn take_again(path: &Path, kind: &'static Kind) -> Result<Option<Lock>, OpenError> {
         let name = beside(path, ".lock");
         match OpenOptions::new().write(true).custom_flags(flags()).open(&name) {
-            Ok(file) => lock(path, file).map(Some),
+            Ok(file) => lock(path, kind, file).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(OpenError::Io { path: name, source }),
         }
@@ -49,10 +50,10 @@ fn flags() -> i32 {
     (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed()
 }
 
-fn lock(path: &Path, file: File) -> Result<Lock, OpenError> {
+fn lock(path: &Path, kind: &'static Kind, file: File) -> Result<Lock, OpenError> {
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Lock { _file: file }),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse { path: path.to_owned() }),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse { path: path.to_owned(), kind }),
         Err(error) => Err(OpenError::Io { path: beside(path, ".lock"), source: error.into() }),
     }
 }

@@ -1,0 +1,165 @@
+//! Jobs that wait for the writer.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::error::Unwritten;
+use crate::job::{Job, Outcome};
+
+/// So many jobs wait at most.
+const MAX_JOBS: usize = 1_000;
+
+/// So many changes wait at most, unless they are of a single job.
+const MAX_CHANGES: usize = 200_000;
+
+/// A transaction takes jobs until it has so many changes: those who wait for the first ones do not wait for all.
+const CHANGES_OF_A_TRANSACTION: usize = 20_000;
+
+/// A job and who waits for it. Whoever drops it unanswered has answered that it failed.
+#[derive(Debug)]
+pub(crate) struct Waiting<J: Job> {
+    pub(crate) job: J,
+    caller: SyncSender<Outcome<J>>,
+}
+
+impl<J: Job> Waiting<J> {
+    /// Tells the caller.
+    pub(crate) fn answer(self, outcome: Outcome<J>) {
+        // The channel has a place for it, and the caller waits as long as it takes.
+        _ = self.caller.send(outcome);
+    }
+}
+
+/// Jobs in the order in which they came.
+#[derive(Debug)]
+pub(crate) struct Queue<J: Job> {
+    state: Mutex<State<J>>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State<J: Job> {
+    jobs: VecDeque<Waiting<J>>,
+    /// The changes of all jobs.
+    changes: usize,
+    closed: bool,
+}
+
+impl<J: Job> Default for Queue<J> {
+    fn default() -> Self {
+        let state = State { jobs: VecDeque::new(), changes: 0, closed: false };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+}
+
+impl<J: Job> Queue<J> {
+    /// Adds a job; the receiver gets what becomes of it, or nothing if the writer panics.
+    pub(crate) fn push(&self, job: J) -> Result<Receiver<Outcome<J>>, Unwritten> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(Unwritten::Released);
+        }
+        let changes = state.changes + job.changes();
+        if state.jobs.len() >= MAX_JOBS || (changes > MAX_CHANGES && !state.jobs.is_empty()) {
+            return Err(Unwritten::Busy);
+        }
+        let (caller, outcome) = sync_channel(1);
+        state.changes = changes;
+        state.jobs.push_back(Waiting { job, caller });
+        self.changed.notify_one();
+        Ok(outcome)
+    }
+
+    /// Waits for a job. `false`: the queue is empty and closed.
+    pub(crate) fn wait(&self) -> bool {
+        let waits = |state: &mut State<J>| state.jobs.is_empty() && !state.closed;
+        let state = self.changed.wait_while(self.state(), waits).unwrap_or_else(PoisonError::into_inner);
+        !state.jobs.is_empty()
+    }
+
+    /// Takes what one transaction should do: at least one job if any waits.
+    pub(crate) fn take(&self) -> Vec<Waiting<J>> {
+        let mut state = self.state();
+        let (mut taken, mut changes) = (0, 0);
+        for waiting in &state.jobs {
+            changes += waiting.job.changes();
+            if taken > 0 && changes > CHANGES_OF_A_TRANSACTION {
+                changes -= waiting.job.changes();
+                break;
+            }
+            taken += 1;
+        }
+        state.changes -= changes;
+        let rest = state.jobs.split_off(taken);
+        mem::replace(&mut state.jobs, rest).into()
+    }
+
+    /// Refuses jobs from now on; those that wait stay.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+        self.changed.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<J>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    /// A job of so many changes.
+    #[derive(Debug)]
+    struct Changes(usize);
+
+    impl Job for Changes {
+        type Answer = ();
+        type Error = Unwritten;
+
+        fn changes(&self) -> usize {
+            self.0
+        }
+
+        fn make(_: &Connection, jobs: &[&Self]) -> rusqlite::Result<(Vec<Outcome<Self>>, bool)> {
+            Ok((jobs.iter().map(|_| Ok(())).collect(), false))
+        }
+    }
+
+    #[test]
+    fn jobs_are_bounded() {
+        let queue = Queue::default();
+        let _waiting: Vec<_> = (0..MAX_JOBS).map(|_| queue.push(Changes(1)).unwrap()).collect();
+        assert_eq!(queue.push(Changes(1)).unwrap_err(), Unwritten::Busy);
+        queue.take();
+        queue.push(Changes(1)).unwrap();
+    }
+
+    #[test]
+    fn changes_are_bounded_too_but_a_single_job_may_have_any_number() {
+        let queue = Queue::default();
+        let _first = queue.push(Changes(MAX_CHANGES + 1)).unwrap();
+        assert_eq!(queue.push(Changes(1)).unwrap_err(), Unwritten::Busy);
+        assert_eq!(queue.take().len(), 1);
+        let _second = queue.push(Changes(CHANGES_OF_A_TRANSACTION)).unwrap();
+        let _third = queue.push(Changes(1)).unwrap();
+        assert_eq!(queue.take().len(), 1, "the third one belongs to the next transaction");
+        assert_eq!(queue.take().len(), 1);
+        assert!(queue.take().is_empty());
+    }
+
+    #[test]
+    fn a_closed_queue_refuses_and_is_emptied() {
+        let queue = Queue::default();
+        let _waiting = queue.push(Changes(1)).unwrap();
+        queue.close();
+        assert_eq!(queue.push(Changes(1)).unwrap_err(), Unwritten::Released);
+        assert!(queue.wait());
+        queue.take();
+        assert!(!queue.wait());
+    }
+}
