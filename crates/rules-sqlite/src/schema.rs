@@ -59,4 +59,5 @@ pub(crate) static RULES: Kind = Kind {
     tables: TABLES,
     probes: &PROBES,
     numbers: &["version", "trimmed"],
+    is_read_after_crash: true,
 };

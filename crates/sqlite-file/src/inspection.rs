@@ -81,7 +81,7 @@ fn examine(connection: &Connection, kind: &Kind) -> rusqlite::Result<Option<Stri
     for name in kind.numbers {
         meta_number(connection, name)?;
     }
-    if meta_number(connection, "clean")? == 1 {
+    if meta_number(connection, "clean")? == 1 || !kind.is_read_after_crash {
         return Ok(None);
     }
     let found: String = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0))?;

@@ -26,4 +26,7 @@ pub struct Kind {
     pub probes: &'static [&'static str],
     /// The values that `meta` must have besides `clean`.
     pub numbers: &'static [&'static str],
+    /// Whether all of a file is read before it is used that was not closed in order. SQLite itself repairs what a crash has
+    /// left; this finds what the disk has lost.
+    pub is_read_after_crash: bool,
 }

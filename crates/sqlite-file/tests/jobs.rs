@@ -17,6 +17,7 @@ const NUMBERS_FORM: Kind = Kind {
     tables: "CREATE TABLE numbers (n INTEGER PRIMARY KEY);",
     probes: &["SELECT n FROM numbers LIMIT 1"],
     numbers: &[],
+    is_read_after_crash: true,
 };
 
 static NUMBERS: Kind = NUMBERS_FORM;

@@ -1,0 +1,145 @@
+//! Attempts end, and messages leave the queue in other ways.
+
+use sluicegate_queue::{End, Id, State};
+
+use crate::job::{Cancelled, Times, Which};
+use crate::rows::signed;
+use crate::transaction::{Count, Found, Transaction};
+
+impl Transaction<'_> {
+    /// Ends an attempt, unless it is not in progress any more.
+    pub(crate) fn end(&mut self, id: Id, attempt: u32, end: &End, times: Times) -> rusqlite::Result<bool> {
+        let Some(message) = self.find(id)? else { return Ok(false) };
+        if message.state != State::Taken || message.attempts != attempt {
+            return Ok(false);
+        }
+        match end {
+            End::Delivered { answer } => {
+                self.finish(&message, State::Delivered, None, Some(answer), times)?;
+            }
+            End::Failed { reason } => {
+                self.finish(&message, State::Failed, Some(reason), None, times)?;
+            }
+            End::Again { due, reason } => {
+                self.wait_again(&message, Some(signed(*due)), attempt, Some(reason))?;
+            }
+            End::Untried => self.wait_again(&message, None, attempt.saturating_sub(1), None)?,
+        }
+        Ok(true)
+    }
+
+    fn wait_again(
+        &mut self,
+        message: &Found,
+        due: Option<i64>,
+        attempts: u32,
+        reason: Option<&str>,
+    ) -> rusqlite::Result<()> {
+        self.statements.wait_again.execute((message.number, due, attempts, reason))?;
+        self.join_lane(&message.limit, &message.consumer)
+    }
+
+    /// Cancels a message of this owner that waits.
+    pub(crate) fn cancel(&mut self, id: Id, owner: &[u8; 32], times: Times) -> rusqlite::Result<Cancelled> {
+        let Some(message) = self.find(id)?.filter(|message| message.owner == *owner) else {
+            return Ok(Cancelled::NotFound);
+        };
+        match message.state {
+            State::Waiting | State::Behind => {
+                self.finish(&message, State::Cancelled, None, None, times)?;
+                Ok(Cancelled::Done)
+            }
+            begun => Ok(Cancelled::TooLate(begun)),
+        }
+    }
+
+    /// Ends messages whose time is over, and removes those that ended long ago. Returns how many there were.
+    pub(crate) fn expire(&mut self, times: Times, most: usize) -> rusqlite::Result<u64> {
+        let (now, most) = (signed(times.now), signed(most as u64));
+        let late = self.names(
+            "SELECT id FROM messages WHERE state < 2 AND expires <= ?1 ORDER BY expires LIMIT ?2",
+            (now, most),
+        )?;
+        for id in &late {
+            if let Some(message) = self.find(*id)? {
+                self.finish(&message, State::Expired, None, None, times)?;
+            }
+        }
+        let old = self.names(
+            "SELECT id FROM messages WHERE forget IS NOT NULL AND forget <= ?1 ORDER BY forget LIMIT ?2",
+            (now, most),
+        )?;
+        for id in &old {
+            self.remove(*id)?;
+        }
+        Ok((late.len() + old.len()) as u64)
+    }
+
+    /// Has dead letters tried again, as if they had never been.
+    pub(crate) fn retry(&mut self, which: &Which, now: u64, expires: u64) -> rusqlite::Result<u64> {
+        let names = self.failed(which)?;
+        for id in &names {
+            let Some(message) = self.find(*id)? else { continue };
+            let Found { number, limit, key, consumer, is_ordered, .. } = &message;
+            let is_behind = *is_ordered && self.statements.is_behind.exists((limit, key, number))?;
+            let state = if is_behind { State::Behind } else { State::Waiting };
+            self.connection.execute(
+                "UPDATE messages SET state = ?2, due = ?3, expires = ?4, attempts = 0, ended = NULL, forget = NULL
+                 WHERE number = ?1",
+                (number, state as u8, signed(now), signed(expires)),
+            )?;
+            self.count(limit, &Count { length: 1, failed: -1, ended: -1, ..Count::default() })?;
+            if !is_behind {
+                self.join_lane(limit, consumer)?;
+            }
+        }
+        Ok(names.len() as u64)
+    }
+
+    /// Removes dead letters.
+    pub(crate) fn drop_failed(&mut self, which: &Which) -> rusqlite::Result<u64> {
+        let names = self.failed(which)?;
+        for id in &names {
+            self.remove(*id)?;
+        }
+        Ok(names.len() as u64)
+    }
+
+    /// The names of dead letters.
+    fn failed(&mut self, which: &Which) -> rusqlite::Result<Vec<Id>> {
+        match which {
+            Which::One(id) => Ok(self
+                .find(*id)?
+                .filter(|found| found.state == State::Failed)
+                .map(|_| *id)
+                .into_iter()
+                .collect()),
+            Which::All(limit) => {
+                self.names("SELECT id FROM messages WHERE lim = ?1 AND state = 4 ORDER BY number", [limit])
+            }
+        }
+    }
+
+    /// Removes a message that has ended.
+    fn remove(&mut self, id: Id) -> rusqlite::Result<()> {
+        let Some(message) = self.find(id)? else { return Ok(()) };
+        self.has_changed = true;
+        self.connection.execute("DELETE FROM messages WHERE number = ?1", [message.number])?;
+        if message.state == State::Failed {
+            self.statements.remove_request.execute([message.number])?;
+            self.count(&message.limit, &Count { bytes: -message.size, failed: -1, ..Count::default() })?;
+        }
+        Ok(())
+    }
+
+    /// Has messages tried again whose attempt a process took along that has ended. Their attempts count.
+    pub(crate) fn recover(&mut self) -> rusqlite::Result<u64> {
+        let names = self.names("SELECT id FROM messages WHERE state = 2 ORDER BY number", ())?;
+        for id in &names {
+            if let Some(message) = self.find(*id)? {
+                self.wait_again(&message, None, message.attempts, None)?;
+            }
+        }
+        Ok(names.len() as u64)
+    }
+}

@@ -1,0 +1,170 @@
+//! The file of queued requests of one gateway.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sluicegate_queue::{Accepted, Bounds, End, Entry, Figures, Id, Message, Refused, Taken};
+use sluicegate_sqlite_file::{OpenError, SqliteFile};
+
+use crate::error::QueueError;
+use crate::job::{Answer, Cancelled, Change, Times, Which};
+use crate::queries;
+use crate::schema::QUEUE;
+
+/// The queues of one gateway, one for each limit that has any, in one file. Times are milliseconds since 1970.
+#[derive(Debug)]
+pub struct QueueFile(SqliteFile<Change>);
+
+impl QueueFile {
+    /// Opens a file as [`SqliteFile::open_waiting`] does, or creates it. Attempts that another process had begun are begun
+    /// again.
+    ///
+    /// # Errors
+    /// If another gateway uses the file for longer than `timeout`, if it is not such a file of this release, or if it is
+    /// damaged; such a file is not touched. If the system or SQLite refuses.
+    pub fn open(path: &Path, timeout: Duration) -> Result<Self, OpenError> {
+        let file = SqliteFile::open_waiting(path, &QUEUE, timeout)?;
+        let refused =
+            |error: QueueError| OpenError::Sqlite { path: path.to_owned(), detail: error.to_string() };
+        file.write(Change::Recover).map_err(refused)?;
+        Ok(Self(file))
+    }
+
+    /// Hands the file over to another process: writes what waits, refuses everything from now on with
+    /// [`QueueError::Released`], and lets another one open it.
+    pub fn release_lock(&self) {
+        self.0.release_lock();
+    }
+
+    /// The absolute path of the file.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Stores a message; it is on disk when this returns. A request that an earlier one has stored is not stored again.
+    ///
+    /// # Errors
+    /// If the file cannot be written. The inner result says why the queue refuses the message.
+    pub fn accept(&self, message: Message, bounds: Bounds) -> Result<Result<Accepted, Refused>, QueueError> {
+        match self.0.write(Change::Accept(Box::new(message), bounds))? {
+            Answer::Accepted(accepted) => Ok(accepted),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Takes at most `most` messages of a limit that are due, of each consumer in turn. They are in progress until
+    /// [`end`](Self::end).
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn take(&self, limit: &str, now: u64, most: usize) -> Result<Vec<Taken>, QueueError> {
+        match self.0.write(Change::Take { limit: limit.to_owned(), now, most })? {
+            Answer::Taken(taken) => Ok(taken),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Ends an attempt. A message that ends with it can be seen until `forget`. Returns whether the attempt was still in
+    /// progress.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn end(&self, id: Id, attempt: u32, end: End, now: u64, forget: u64) -> Result<bool, QueueError> {
+        match self.0.write(Change::End { id, attempt, end, times: Times { now, forget } })? {
+            Answer::Ended(was_in_progress) => Ok(was_in_progress),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Cancels a message of this owner that waits. It can be seen until `forget`.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn cancel(&self, id: Id, owner: [u8; 32], now: u64, forget: u64) -> Result<Cancelled, QueueError> {
+        match self.0.write(Change::Cancel { id, owner, times: Times { now, forget } })? {
+            Answer::Cancelled(cancelled) => Ok(cancelled),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Ends at most `most` messages whose time is over, which can then be seen until `forget`, and removes as many that
+    /// are to be forgotten. Returns how many there were.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn expire(&self, now: u64, forget: u64, most: usize) -> Result<u64, QueueError> {
+        self.count(Change::Expire { times: Times { now, forget }, most })
+    }
+
+    /// Has dead letters tried again, until `expires`. Returns how many there were.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn retry(&self, which: Which, now: u64, expires: u64) -> Result<u64, QueueError> {
+        self.count(Change::Retry { which, now, expires })
+    }
+
+    /// Removes dead letters. Returns how many there were.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn drop_failed(&self, which: Which) -> Result<u64, QueueError> {
+        self.count(Change::Drop(which))
+    }
+
+    /// The message of this name, also for a while after it has ended.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn get(&self, id: Id) -> Result<Option<Entry>, QueueError> {
+        self.0.read(|connection| queries::get(connection, id))
+    }
+
+    /// A page of the dead letters of a limit, or of its messages that have not ended, in the order in which they were
+    /// accepted: those after the message `after`.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn list(
+        &self,
+        limit: &str,
+        failed: bool,
+        after: Option<Id>,
+        most: usize,
+    ) -> Result<Vec<Entry>, QueueError> {
+        self.0.read(|connection| queries::list(connection, limit, failed, after, most))
+    }
+
+    /// The figures of all queues, in the order of their limits.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn figures(&self) -> Result<Vec<(String, Figures)>, QueueError> {
+        self.0.read(queries::figures)
+    }
+
+    /// When the next message of a limit may be due, 0 if one may be now; `None` if none waits.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn next_due(&self, limit: &str) -> Result<Option<u64>, QueueError> {
+        self.0.read(|connection| queries::next_due(connection, limit))
+    }
+
+    /// How many transactions have been committed since the file was opened; calls that shared one count once.
+    pub fn commits(&self) -> u64 {
+        self.0.commits()
+    }
+
+    fn count(&self, change: Change) -> Result<u64, QueueError> {
+        match self.0.write(change)? {
+            Answer::Count(count) => Ok(count),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+#[cold]
+fn unexpected(answer: &Answer) -> QueueError {
+    QueueError::Storage(format!("the writer has answered another question: {answer:?}"))
+}

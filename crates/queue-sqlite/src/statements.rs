@@ -1,0 +1,97 @@
+//! The statements of a transaction.
+
+use rusqlite::{Connection, Statement};
+
+/// Prepared once for all jobs of a transaction.
+pub(crate) struct Statements<'c> {
+    pub(crate) repeat: Statement<'c>,
+    pub(crate) queue: Statement<'c>,
+    pub(crate) add_queue: Statement<'c>,
+    pub(crate) count: Statement<'c>,
+    pub(crate) add: Statement<'c>,
+    pub(crate) add_request: Statement<'c>,
+    pub(crate) is_behind: Statement<'c>,
+    pub(crate) join_lane: Statement<'c>,
+    pub(crate) leave_lane: Statement<'c>,
+    pub(crate) remove_lane: Statement<'c>,
+    pub(crate) wake_lanes: Statement<'c>,
+    pub(crate) next_lane: Statement<'c>,
+    pub(crate) next_message: Statement<'c>,
+    pub(crate) next_due: Statement<'c>,
+    pub(crate) put_to_sleep: Statement<'c>,
+    pub(crate) take: Statement<'c>,
+    pub(crate) serve_lane: Statement<'c>,
+    pub(crate) set_turn: Statement<'c>,
+    pub(crate) find: Statement<'c>,
+    pub(crate) wait_again: Statement<'c>,
+    pub(crate) finish: Statement<'c>,
+    pub(crate) remove_request: Statement<'c>,
+    pub(crate) next_of_key: Statement<'c>,
+    pub(crate) promote: Statement<'c>,
+}
+
+impl<'c> Statements<'c> {
+    pub(crate) fn prepare(connection: &'c Connection) -> rusqlite::Result<Self> {
+        let prepare = |sql| connection.prepare(sql);
+        Ok(Self {
+            repeat: prepare("SELECT id, content, ordinal, lim FROM messages WHERE repeat = ?1")?,
+            queue: prepare("SELECT length, bytes, failed, accepted, ended FROM queues WHERE lim = ?1")?,
+            add_queue: prepare("INSERT INTO queues (lim) VALUES (?1) ON CONFLICT DO NOTHING")?,
+            count: prepare(
+                "UPDATE queues SET length = length + ?2, bytes = bytes + ?3, failed = failed + ?4,
+                 accepted = accepted + ?5, ended = ended + ?6 WHERE lim = ?1",
+            )?,
+            add: prepare(
+                "INSERT INTO messages (id, lim, key, consumer, owner, repeat, content, ordered, ordinal, state, due, accepted,
+                 expires, attempts, size) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, 0, ?13)",
+            )?,
+            add_request: prepare("INSERT INTO requests (number, request) VALUES (?1, ?2)")?,
+            is_behind: prepare(
+                "SELECT 1 FROM messages WHERE lim = ?1 AND key = ?2 AND ordered = 1 AND state < 3 AND number <> ?3 LIMIT 1",
+            )?,
+            join_lane: prepare(
+                "INSERT INTO lanes (lim, consumer, waiting, turn, ready, due)
+                 VALUES (?1, ?2, 1, (SELECT turn FROM queues WHERE lim = ?1), 1, 0)
+                 ON CONFLICT DO UPDATE SET waiting = waiting + 1, ready = 1",
+            )?,
+            leave_lane: prepare("UPDATE lanes SET waiting = waiting - 1 WHERE lim = ?1 AND consumer = ?2")?,
+            remove_lane: prepare("DELETE FROM lanes WHERE lim = ?1 AND consumer = ?2 AND waiting <= 0")?,
+            wake_lanes: prepare("UPDATE lanes SET ready = 1 WHERE lim = ?1 AND ready = 0 AND due <= ?2")?,
+            next_lane: prepare(
+                "SELECT consumer, turn FROM lanes WHERE lim = ?1 AND ready = 1 ORDER BY turn, consumer LIMIT 1",
+            )?,
+            next_message: prepare(
+                "SELECT number, id, key, attempts, accepted FROM messages
+                 WHERE lim = ?1 AND consumer = ?2 AND state = 0 AND due <= ?3 ORDER BY due, number LIMIT 1",
+            )?,
+            next_due: prepare(
+                "SELECT due FROM messages WHERE lim = ?1 AND consumer = ?2 AND state = 0 ORDER BY due LIMIT 1",
+            )?,
+            put_to_sleep: prepare(
+                "UPDATE lanes SET ready = 0, due = ?3 WHERE lim = ?1 AND consumer = ?2",
+            )?,
+            take: prepare("UPDATE messages SET state = 2, attempts = attempts + 1 WHERE number = ?1")?,
+            serve_lane: prepare(
+                "UPDATE lanes SET waiting = waiting - 1, turn = ?3 + 1 WHERE lim = ?1 AND consumer = ?2",
+            )?,
+            set_turn: prepare("UPDATE queues SET turn = max(turn, ?2) WHERE lim = ?1")?,
+            find: prepare(
+                "SELECT number, lim, key, consumer, owner, ordered, state, attempts, size FROM messages WHERE id = ?1",
+            )?,
+            wait_again: prepare(
+                "UPDATE messages SET state = 0, due = coalesce(?2, due), attempts = ?3, reason = coalesce(?4, reason)
+                 WHERE number = ?1",
+            )?,
+            finish: prepare(
+                "UPDATE messages SET state = ?2, ended = ?3, forget = ?4, reason = coalesce(?5, reason), answer = ?6
+                 WHERE number = ?1",
+            )?,
+            remove_request: prepare("DELETE FROM requests WHERE number = ?1")?,
+            next_of_key: prepare(
+                "SELECT number, consumer FROM messages WHERE lim = ?1 AND key = ?2 AND ordered = 1 AND state = 1
+                 ORDER BY number LIMIT 1",
+            )?,
+            promote: prepare("UPDATE messages SET state = 0 WHERE number = ?1")?,
+        })
+    }
+}

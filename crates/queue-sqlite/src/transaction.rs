@@ -1,0 +1,147 @@
+//! One job after the other, in one transaction. A job sees those before it.
+
+use rusqlite::{Connection, OptionalExtension};
+use sluicegate_queue::{Id, State};
+
+use crate::job::{Answer, Change, Times};
+use crate::rows::{id, signed, state, unsigned};
+use crate::statements::Statements;
+
+/// A transaction that has begun.
+pub(crate) struct Transaction<'c> {
+    pub(crate) connection: &'c Connection,
+    pub(crate) statements: Statements<'c>,
+    pub(crate) has_changed: bool,
+}
+
+/// A message that a job is about.
+pub(crate) struct Found {
+    pub(crate) number: i64,
+    pub(crate) limit: String,
+    pub(crate) key: Vec<u8>,
+    pub(crate) consumer: String,
+    pub(crate) owner: [u8; 32],
+    pub(crate) is_ordered: bool,
+    pub(crate) state: State,
+    pub(crate) attempts: u32,
+    pub(crate) size: i64,
+}
+
+/// What a change adds to the figures of a queue.
+#[derive(Default)]
+pub(crate) struct Count {
+    pub(crate) length: i64,
+    pub(crate) bytes: i64,
+    pub(crate) failed: i64,
+    pub(crate) accepted: i64,
+    pub(crate) ended: i64,
+}
+
+impl<'c> Transaction<'c> {
+    pub(crate) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
+        Ok(Self { connection, statements: Statements::prepare(connection)?, has_changed: false })
+    }
+
+    /// Makes a job.
+    pub(crate) fn make(&mut self, job: &Change) -> rusqlite::Result<Answer> {
+        match job {
+            Change::Accept(message, bounds) => self.accept(message, *bounds).map(Answer::Accepted),
+            Change::Take { limit, now, most } => self.take(limit, *now, *most).map(Answer::Taken),
+            Change::End { id, attempt, end, times } => {
+                self.end(*id, *attempt, end, *times).map(Answer::Ended)
+            }
+            Change::Cancel { id, owner, times } => self.cancel(*id, owner, *times).map(Answer::Cancelled),
+            Change::Expire { times, most } => self.expire(*times, *most).map(Answer::Count),
+            Change::Retry { which, now, expires } => self.retry(which, *now, *expires).map(Answer::Count),
+            Change::Drop(which) => self.drop_failed(which).map(Answer::Count),
+            Change::Recover => self.recover().map(Answer::Count),
+        }
+    }
+
+    /// The message of this name.
+    pub(crate) fn find(&mut self, name: Id) -> rusqlite::Result<Option<Found>> {
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok(Found {
+                number: row.get(0)?,
+                limit: row.get(1)?,
+                key: row.get(2)?,
+                consumer: row.get(3)?,
+                owner: row.get(4)?,
+                is_ordered: row.get(5)?,
+                state: state(row, 6)?,
+                attempts: u32::try_from(unsigned(row.get(7)?)).unwrap_or(u32::MAX),
+                size: row.get(8)?,
+            })
+        };
+        self.statements.find.query_row([&name.0[..]], read).optional()
+    }
+
+    /// Adds to the figures of a queue.
+    pub(crate) fn count(&mut self, limit: &str, count: &Count) -> rusqlite::Result<()> {
+        self.has_changed = true;
+        let Count { length, bytes, failed, accepted, ended } = count;
+        self.statements.count.execute((limit, length, bytes, failed, accepted, ended))?;
+        Ok(())
+    }
+
+    /// A message of the lane waits for its turn.
+    pub(crate) fn join_lane(&mut self, limit: &str, consumer: &str) -> rusqlite::Result<()> {
+        self.has_changed = true;
+        self.statements.join_lane.execute((limit, consumer))?;
+        Ok(())
+    }
+
+    /// A message of the lane waits no more. A lane in which none waits is removed.
+    pub(crate) fn leave_lane(&mut self, limit: &str, consumer: &str) -> rusqlite::Result<()> {
+        self.has_changed = true;
+        self.statements.leave_lane.execute((limit, consumer))?;
+        self.statements.remove_lane.execute((limit, consumer))?;
+        Ok(())
+    }
+
+    /// Ends a message that waits or was taken, and lets the next one of its key wait.
+    pub(crate) fn finish(
+        &mut self,
+        message: &Found,
+        state: State,
+        reason: Option<&str>,
+        answer: Option<&[u8]>,
+        times: Times,
+    ) -> rusqlite::Result<()> {
+        if message.state == State::Waiting {
+            self.leave_lane(&message.limit, &message.consumer)?;
+        }
+        let number = message.number;
+        let (now, forget) = (signed(times.now), signed(times.forget));
+        self.statements.finish.execute((number, state as u8, now, forget, reason, answer))?;
+        let is_dead = state == State::Failed;
+        if !is_dead {
+            self.statements.remove_request.execute([number])?; // a dead letter may be tried again
+        }
+        let bytes = if is_dead { 0 } else { -message.size };
+        let count = Count { length: -1, bytes, failed: is_dead.into(), ended: 1, ..Count::default() };
+        self.count(&message.limit, &count)?;
+        if message.is_ordered && message.state != State::Behind {
+            self.promote(&message.limit, &message.key)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the oldest message of a key wait for its turn that was behind another one.
+    fn promote(&mut self, limit: &str, key: &[u8]) -> rusqlite::Result<()> {
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?));
+        let next = self.statements.next_of_key.query_row((limit, key), read).optional()?;
+        if let Some((number, consumer)) = next {
+            self.statements.promote.execute([number])?;
+            self.join_lane(limit, &consumer)?;
+        }
+        Ok(())
+    }
+
+    /// The names of messages that a query finds.
+    pub(crate) fn names(&self, sql: &str, parameters: impl rusqlite::Params) -> rusqlite::Result<Vec<Id>> {
+        let mut statement = self.connection.prepare(sql)?;
+        let names = statement.query_map(parameters, |row| id(row, 0))?;
+        names.collect()
+    }
+}

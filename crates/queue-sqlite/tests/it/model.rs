@@ -1,0 +1,188 @@
+//! Random calls, beside a slow and obvious model.
+
+use proptest::prelude::*;
+use sluicegate_queue::{End, Message, Order, State};
+use sluicegate_queue_sqlite::{Cancelled, Which};
+
+use crate::common::{BOUNDS, LATER, LIMIT, NOW, OWNER, id, message, open, place};
+
+#[derive(Clone, Debug)]
+enum Call {
+    Accept { consumer: u8, ordered: bool, ttl: u64 },
+    Take(usize),
+    End(usize, u8),
+    Cancel(usize),
+    Pass(u64),
+    Expire,
+    Retry,
+    Reopen,
+}
+
+/// A message of the model.
+struct Known {
+    number: u64,
+    key: u8,
+    ordered: bool,
+    state: State,
+    due: u64,
+    expires: u64,
+    attempts: u32,
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    prop_oneof![
+        6 => (0_u8..4, any::<bool>(), 1_u64..40)
+            .prop_map(|(consumer, ordered, ttl)| Call::Accept { consumer, ordered, ttl }),
+        5 => (1_usize..4).prop_map(Call::Take),
+        6 => (0_usize..20, 0_u8..4).prop_map(|(at, how)| Call::End(at, how)),
+        1 => (0_usize..20).prop_map(Call::Cancel),
+        3 => (1_u64..15).prop_map(Call::Pass),
+        2 => Just(Call::Expire),
+        1 => Just(Call::Retry),
+        1 => Just(Call::Reopen),
+    ]
+}
+
+/// Whether an earlier message of its key has not ended. What was tried again as a dead letter keeps its number.
+fn is_behind(all: &[Known], at: usize) -> bool {
+    let one = &all[at];
+    one.ordered
+        && all.iter().enumerate().any(|(other, known)| {
+            other != at && known.ordered && known.key == one.key && is_active(known.state)
+        })
+}
+
+fn is_active(state: State) -> bool {
+    matches!(state, State::Waiting | State::Taken)
+}
+
+/// After one has ended: the first one of its key that is behind waits for its turn.
+fn promote(all: &mut [Known], at: usize) {
+    let (key, ordered) = (all[at].key, all[at].ordered);
+    let next = all
+        .iter_mut()
+        .filter(|known| ordered && known.ordered && known.key == key && known.state == State::Behind)
+        .min_by_key(|known| known.number);
+    if let Some(next) = next {
+        next.state = State::Waiting;
+    }
+}
+
+fn finish(all: &mut [Known], at: usize, state: State) {
+    let was = std::mem::replace(&mut all[at].state, state);
+    if was != State::Behind {
+        promote(all, at);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn the_file_does_what_the_model_does(calls in prop::collection::vec(call(), 1..60)) {
+        let (_folder, path) = place();
+        let mut file = open(&path);
+        let (mut all, mut now): (Vec<Known>, u64) = (Vec::new(), NOW);
+        for call in calls {
+            match call {
+                Call::Accept { consumer, ordered, ttl } => {
+                    let (number, expires) = (all.len() as u64, now + ttl);
+                    let order = if ordered { Order::Key } else { Order::None };
+                    let known = Known {
+                        number, key: consumer, ordered, state: State::Waiting, due: now, expires, attempts: 0,
+                    };
+                    all.push(known);
+                    if is_behind(&all, all.len() - 1) {
+                        all.last_mut().unwrap().state = State::Behind;
+                    }
+                    let message = Message {
+                        order, accepted: now, expires, ..message(number, &format!("c{consumer}"))
+                    };
+                    file.accept(message, BOUNDS).unwrap().unwrap();
+                }
+                Call::Take(most) => {
+                    let taken = file.take(LIMIT, now, most).unwrap();
+                    let due = all.iter().filter(|k| k.state == State::Waiting && k.due <= now).count();
+                    prop_assert_eq!(taken.len(), due.min(most));
+                    for one in taken {
+                        let known = &mut all[u128::from_be_bytes(one.id.0) as usize];
+                        prop_assert!(known.state == State::Waiting && known.due <= now);
+                        known.state = State::Taken;
+                        known.attempts += 1;
+                        prop_assert_eq!(one.attempt, known.attempts);
+                    }
+                }
+                Call::End(at, how) => {
+                    let Some(at) = (!all.is_empty()).then(|| at % all.len()) else { continue };
+                    let attempt = all[at].attempts;
+                    let reason = "reason".to_owned();
+                    let end = match how {
+                        0 => End::Delivered { answer: vec![1] },
+                        1 => End::Again { due: now + 5, reason },
+                        2 => End::Failed { reason },
+                        _ => End::Untried,
+                    };
+                    let was_taken = all[at].state == State::Taken;
+                    let ended = file.end(id(all[at].number), attempt, end, now, LATER).unwrap();
+                    prop_assert_eq!(ended, was_taken);
+                    if was_taken {
+                        match how {
+                            0 => finish(&mut all, at, State::Delivered),
+                            1 => (all[at].state, all[at].due) = (State::Waiting, now + 5),
+                            2 => finish(&mut all, at, State::Failed),
+                            _ => (all[at].state, all[at].attempts) = (State::Waiting, attempt - 1),
+                        }
+                    }
+                }
+                Call::Cancel(at) => {
+                    let Some(at) = (!all.is_empty()).then(|| at % all.len()) else { continue };
+                    let state = all[at].state;
+                    let waits = matches!(state, State::Waiting | State::Behind);
+                    let expected = if waits { Cancelled::Done } else { Cancelled::TooLate(state) };
+                    prop_assert_eq!(file.cancel(id(all[at].number), OWNER, now, LATER).unwrap(), expected);
+                    if waits {
+                        finish(&mut all, at, State::Cancelled);
+                    }
+                }
+                Call::Pass(millis) => now += millis,
+                Call::Expire => {
+                    file.expire(now, LATER, 1_000).unwrap();
+                    for at in 0..all.len() {
+                        let waits = matches!(all[at].state, State::Waiting | State::Behind);
+                        if waits && all[at].expires <= now {
+                            finish(&mut all, at, State::Expired);
+                        }
+                    }
+                }
+                Call::Retry => {
+                    file.retry(Which::All(LIMIT.to_owned()), now, now + 20).unwrap();
+                    for at in 0..all.len() {
+                        if all[at].state != State::Failed {
+                            continue;
+                        }
+                        let behind = all[at].ordered && all.iter().any(|known| {
+                            known.ordered && known.key == all[at].key && !known.state.has_ended()
+                        });
+                        let known = &mut all[at];
+                        known.state = if behind { State::Behind } else { State::Waiting };
+                        (known.due, known.expires, known.attempts) = (now, now + 20, 0);
+                    }
+                }
+                Call::Reopen => {
+                    drop(file);
+                    file = open(&path);
+                    all.iter_mut().filter(|k| k.state == State::Taken).for_each(|k| k.state = State::Waiting);
+                }
+            }
+            for known in &all {
+                let entry = file.get(id(known.number)).unwrap().unwrap();
+                prop_assert_eq!((entry.state, entry.attempts), (known.state, known.attempts));
+            }
+            let figures = file.figures().unwrap();
+            let length = all.iter().filter(|known| !known.state.has_ended()).count() as u64;
+            let failed = all.iter().filter(|known| known.state == State::Failed).count() as u64;
+            let found = figures.first().map_or((0, 0), |(_, figures)| (figures.length, figures.failed));
+            prop_assert_eq!(found, (length, failed));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A request that is stored, and the attempts to deliver it.
+
+use crate::id::Id;
+
+/// A request as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its name.
+    pub id: Id,
+    /// The limit whose pace it is delivered at: a queue for each.
+    pub limit: String,
+    /// The key that it has under that limit.
+    pub key: Vec<u8>,
+    /// Who shares the queue fairly: each consumer's messages are delivered in turn with those of others.
+    pub consumer: String,
+    /// A digest of the credential and the key that it was accepted with: who may see and cancel it.
+    pub owner: [u8; 32],
+    /// What makes it the same request as another one, if its client said so.
+    pub repeat: Option<Repeat>,
+    /// Whether messages of its key are delivered in the order in which they were accepted.
+    pub order: Order,
+    /// When it was accepted.
+    pub accepted: u64,
+    /// When it is not delivered any more.
+    pub expires: u64,
+    /// The request: method, target, headers, body and identity, in a form of the caller's.
+    pub request: Vec<u8>,
+}
+
+/// What the `Idempotency-Key` of a client makes the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeat {
+    /// A digest of the key and of its owner: two requests with the same one are one message.
+    pub key: [u8; 32],
+    /// A digest of the request: one with the same key and other content is a mistake of the client.
+    pub content: [u8; 32],
+}
+
+/// The order of messages of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Any.
+    None,
+    /// The order in which they were accepted: one is tried only when those before it have ended.
+    Key,
+}
+
+/// How much a queue may hold, of what has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Messages.
+    pub max_length: u64,
+    /// Bytes of their requests.
+    pub max_bytes: u64,
+}
+
+/// A message is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Its name: that of an earlier one if it is the same request.
+    pub id: Id,
+    /// About how many are delivered before it. The order is that of fair turns, so that this is an estimate.
+    pub ahead: u64,
+    /// Whether it was stored by an earlier request.
+    pub is_repeated: bool,
+}
+
+/// Why a message is not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The queue has its most messages or bytes.
+    Full {
+        /// The messages in it.
+        length: u64,
+    },
+    /// Another request has the same `Idempotency-Key`.
+    Conflict,
+}
+
+/// A message that is to be delivered now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Its name.
+    pub id: Id,
+    /// The key that it has under the limit.
+    pub key: Vec<u8>,
+    /// Who it belongs to.
+    pub consumer: String,
+    /// The number of this attempt, from 1.
+    pub attempt: u32,
+    /// When it was accepted.
+    pub accepted: u64,
+    /// The request.
+    pub request: Vec<u8>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The upstream took it. Its answer, in a form of the caller's.
+    Delivered {
+        /// The answer.
+        answer: Vec<u8>,
+    },
+    /// It is tried again.
+    Again {
+        /// Not before this.
+        due: u64,
+        /// What went wrong.
+        reason: String,
+    },
+    /// It is not tried again: it is a dead letter.
+    Failed {
+        /// What went wrong.
+        reason: String,
+    },
+    /// It was not tried: this attempt does not count.
+    Untried,
+}
