@@ -16,7 +16,7 @@ use source::Crate;
 /// The roots of the crates, from the folder of this package.
 fn roots() -> Vec<PathBuf> {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut roots = vec![package.join("src/lib.rs")];
+    let mut roots = vec![package.join("src/lib.rs"), package.join("fuzz/wire/src/lib.rs")];
     let crates = std::fs::read_dir(package.join("crates")).expect("the folder of the crates");
     roots.extend(crates.map(|found| found.expect("a crate").path().join("src/lib.rs")));
     roots.sort();

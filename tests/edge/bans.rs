@@ -97,8 +97,8 @@ fn a_ban_lasts_as_long_as_it_says() {
             (least - 0.1..=most + 0.1).contains(&left),
             "it has not begun anew: {left}, {least} to {most}"
         );
-        let shown = banned.number("retry-after") as f64;
-        assert!((least - 0.1..=3_600.0).contains(&shown), "{shown}");
+        let wait = banned.number("retry-after") as f64;
+        assert!((least - 0.1..=3_600.0).contains(&wait), "{wait}");
     });
 }
 
@@ -110,9 +110,9 @@ fn a_ban_ends_when_it_says() {
         let refused = || Some(ask(gateway, "k")).filter(|answer| answer.status == 429);
         let banned = until("a request is refused", refused);
         assert_eq!(kind(&banned), ABNORMAL_USAGE);
-        let shown = banned.number("retry-after");
-        assert!((1..=2).contains(&shown), "{shown}");
-        sleep(Duration::from_secs(shown));
+        let wait = banned.number("retry-after");
+        assert!((1..=2).contains(&wait), "{wait}");
+        sleep(Duration::from_secs(wait));
         assert_eq!(ask(gateway, "k").status, 200);
         assert_eq!(state(gateway, "k")["banned_for"], 0.0);
     });

@@ -252,8 +252,8 @@ fn read_bans(bans_reply: &[Value], bans: &[Ban], now: Time) -> Result<Vec<Remote
     if bans_reply.len() != bans.len() {
         return Err(Malformed("a state for each ban"));
     }
-    let read = |(bans_reply, ban): (&Value, &Ban)| {
-        let [left, refusals] = list(bans_reply)? else { return Err(Malformed("what is left of a ban")) };
+    let read = |(reply, ban): (&Value, &Ban)| {
+        let [left, refusals] = list(reply)? else { return Err(Malformed("what is left of a ban")) };
         let until = now.plus(Span::from_nanos(whole(left)?.saturating_mul(1_000)));
         let strikes = Strikes::from_store(until, whole(refusals)?, now);
         Ok(RemoteBan { ban: *ban, strikes, begun: false })

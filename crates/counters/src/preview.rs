@@ -86,14 +86,14 @@ mod tests {
                 now = now.plus(Span::from_millis(random(120)));
                 let key = Fingerprint::from_hash((random(3) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 let asks = [Ask::new(&one, key, 1 + random(2), now), Ask::new(&other, key, 1, now)];
-                let remote = what(&preview(&asks, &[]));
+                let previewed = what(&preview(&asks, &[]));
                 assert_eq!(
-                    remote,
+                    previewed,
                     what(&preview(&asks, &[])),
                     "{quota:?}: step {step}: asking changes nothing"
                 );
                 let decision = decide(&asks, false);
-                assert_eq!(remote, what(&decision), "{quota:?}: step {step}");
+                assert_eq!(previewed, what(&decision), "{quota:?}: step {step}");
                 held.push(decision.holds);
                 if held.len() > 4 {
                     let mut holds = held.swap_remove(random(5) as usize);

@@ -45,8 +45,8 @@ proptest! {
         bucket.charge(now, waiting);
         bucket.rescale(&new, now);
         let drained = (u128::from(waiting) * u128::from(new.period())).div_ceil(u128::from(new.count()));
-        let reply = Span::from_nanos(u64::try_from(drained).unwrap_or(u64::MAX));
-        prop_assert_eq!(bucket.usage(now).reset, reply);
+        let empty_in = Span::from_nanos(u64::try_from(drained).unwrap_or(u64::MAX));
+        prop_assert_eq!(bucket.usage(now).reset, empty_in);
     }
 
     /// Windows keep what was spent in them, and places that are taken stay taken, when the quota changes.

@@ -1,11 +1,6 @@
 //! What is written.
 
-use rusqlite::Connection;
 use sluicegate_queue::{Accepted, Bounds, End, Id, Message, Refused, State, Taken};
-use sluicegate_sqlite_file::{Job, Outcome};
-
-use crate::error::QueueError;
-use crate::transaction::Transaction;
 
 /// One change of the file.
 #[derive(Debug)]
@@ -57,23 +52,4 @@ pub enum Cancelled {
     NotFound,
     /// It has begun or has ended.
     TooLate(State),
-}
-
-impl Job for Change {
-    type Answer = Answer;
-    type Error = QueueError;
-
-    fn changes(&self) -> usize {
-        match self {
-            Self::Take { most, .. } | Self::Expire { most, .. } => *most,
-            _ => 1,
-        }
-    }
-
-    fn make(connection: &Connection, jobs: &[&Self]) -> rusqlite::Result<(Vec<Outcome<Self>>, bool)> {
-        let mut transaction = Transaction::new(connection)?;
-        let answers =
-            jobs.iter().map(|job| transaction.make(job).map(Ok)).collect::<rusqlite::Result<_>>()?;
-        Ok((answers, transaction.has_changed))
-    }
 }

@@ -2,7 +2,9 @@
 
 use rusqlite::{Connection, OptionalExtension};
 use sluicegate_queue::{Id, State};
+use sluicegate_sqlite_file::{Job, Outcome};
 
+use crate::error::QueueError;
 use crate::job::{Answer, Change, Times};
 use crate::rows::{id, signed, state, unsigned};
 use crate::statements::Statements;
@@ -35,6 +37,25 @@ pub(crate) struct Count {
     pub(crate) failed: i64,
     pub(crate) accepted: i64,
     pub(crate) ended: i64,
+}
+
+impl Job for Change {
+    type Answer = Answer;
+    type Error = QueueError;
+
+    fn changes(&self) -> usize {
+        match self {
+            Self::Take { most, .. } | Self::Expire { most, .. } => *most,
+            _ => 1,
+        }
+    }
+
+    fn make(connection: &Connection, jobs: &[&Self]) -> rusqlite::Result<(Vec<Outcome<Self>>, bool)> {
+        let mut transaction = Transaction::new(connection)?;
+        let answers =
+            jobs.iter().map(|job| transaction.make(job).map(Ok)).collect::<rusqlite::Result<_>>()?;
+        Ok((answers, transaction.has_changed))
+    }
 }
 
 impl<'c> Transaction<'c> {

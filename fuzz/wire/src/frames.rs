@@ -1,6 +1,10 @@
 //! Frames of HTTP/2 as a client writes and reads them, apart from the codec under test.
 
+use sluicegate_wire::h2::HeadLimits;
 use sluicegate_wire::h2::frame::{FRAME_HEADER, FrameHeader, flag};
+
+/// The most that heads may have.
+pub const LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, fields: 64, target: 8 << 10 };
 
 /// Whether a frame has a flag.
 pub fn has(header: &FrameHeader, flag: u8) -> bool {

@@ -7,9 +7,8 @@ use sluicegate_wire::RequestHead;
 use sluicegate_wire::h2::frame::{FRAME_HEADER, MAX_FRAME_SIZE, PREFACE, flag, kind};
 use sluicegate_wire::h2::{ConnectionError, Event, Session};
 
-use super::frames;
+use super::frames::{self, LIMITS};
 use super::h2_client::Client;
-use super::h2_session::LIMITS;
 
 /// What a session made of the bytes: its events, what it wrote, and its error.
 #[derive(Debug, PartialEq, Eq)]

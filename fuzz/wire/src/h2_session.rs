@@ -8,16 +8,13 @@ use std::time::Duration;
 use http::StatusCode;
 use sluicegate_wire::Headers;
 use sluicegate_wire::h2::frame::{FrameHeader, MAX_FRAME_SIZE, PREFACE, flag, kind};
-use sluicegate_wire::h2::{
-    ConnectionError, Event, HeadLimits, Reason, RequestError, ResponseHead, Session, StreamKey,
-};
+use sluicegate_wire::h2::{ConnectionError, Event, Reason, RequestError, ResponseHead, Session, StreamKey};
 
+use super::frames::LIMITS;
 use super::h2_client::{Client, Lines};
 use super::h2_frames::written_again;
 use super::{Input, frames};
 
-/// What heads may come to.
-pub const LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, fields: 64, target: 8 << 10 };
 /// What may lie unsent: what the session allows before it is full, and what one step adds to it.
 const UNSENT: usize = 128 << 10;
 const DATE: [u8; 29] = *b"Sun, 06 Nov 1994 08:49:37 GMT";

@@ -56,8 +56,8 @@ impl<'a> Log<'a> {
         assert_eq!(refusal.status, 429);
         let seconds = |time: Duration| time.as_secs_f64().ceil() as u64;
         let (least, most) = (self.first.0 + PERIOD - heard, self.first.1 + PERIOD - sent);
-        let shown = refusal.number("retry-after");
-        assert!((seconds(least)..=seconds(most)).contains(&shown), "{shown} s, not {least:?} to {most:?}");
+        let wait = refusal.number("retry-after");
+        assert!((seconds(least)..=seconds(most)).contains(&wait), "{wait} s, not {least:?} to {most:?}");
         Some(())
     }
 }

@@ -280,9 +280,9 @@ mod tests {
         };
         let mut new = detector();
         assert_eq!(refused(&mut new), REFUSED_BEFORE_ACK + 30);
-        let mut acknowledged = detector();
-        acknowledged.acknowledged();
-        assert_eq!(refused(&mut acknowledged), 30);
+        let mut detector = detector();
+        detector.acknowledged();
+        assert_eq!(refused(&mut detector), 30);
     }
 
     #[test]

@@ -231,8 +231,8 @@ impl Session {
 
     /// Whether the connection can be closed: either side has announced its end, and no stream is open.
     pub fn is_over(&self) -> bool {
-        let goaway_sent = self.client_goes_away || matches!(self.shutdown, Shutdown::Last(_));
-        goaway_sent && self.streams.open() == 0
+        let is_ending = self.client_goes_away || matches!(self.shutdown, Shutdown::Last(_));
+        is_ending && self.streams.open() == 0
     }
 
     /// Sends a PING that a live client answers.
@@ -395,11 +395,11 @@ impl Session {
     /// large part of a window can be returned.
     fn release_window(&mut self, of: Option<StreamKey>, length: usize) {
         let Self { out, streams, .. } = self;
-        let mut goaway_sent = false;
+        let mut is_updated = false;
         if let Some(stream) = of.and_then(|key| streams.get(key)).filter(|stream| !stream.is_received) {
             stream.unreturned += length;
             if stream.unreturned >= STREAM_WINDOW / 2 {
-                goaway_sent = true;
+                is_updated = true;
                 stream.receive_window += stream.unreturned;
                 frame::window_update(out, stream.id, std::mem::take(&mut stream.unreturned) as u32);
             }
@@ -414,11 +414,11 @@ impl Session {
         }
         // While unread bodies hold most of the window, the rest is returned in smaller parts.
         if 2 * self.unreturned >= self.receive_window && self.unreturned > 0 {
-            goaway_sent = true;
+            is_updated = true;
             self.receive_window += self.unreturned;
             frame::window_update(out, 0, std::mem::take(&mut self.unreturned) as u32);
         }
-        if goaway_sent {
+        if is_updated {
             self.wake_task();
         }
     }

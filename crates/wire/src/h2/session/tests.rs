@@ -150,18 +150,18 @@ fn windows_of_the_client() {
 fn the_window_of_all_beside_bodies_that_nobody_reads() {
     let mut session = greeted(&[]);
     let data = vec![b'x'; 10_000];
-    let mut reply = CONNECTION_WINDOW;
+    let mut window = CONNECTION_WINDOW;
     let mut upload = |session: &mut Session, id: u32, reads: bool| {
         let key = open(session, id, 0);
         for _ in 0..6 {
             say(session, kind::DATA, 0, id, &data).unwrap();
             assert!(!reads || read(session, key).is_ready());
-            reply -= data.len();
+            window -= data.len();
             for (head, payload) in sent(session) {
-                reply += if head.stream == 0 { number(&payload) as usize } else { 0 };
+                window += if head.stream == 0 { number(&payload) as usize } else { 0 };
             }
         }
-        reply
+        window
     };
     (0..8).for_each(|n| _ = upload(&mut session, 2 * n + 1, true));
     let left = (8..20).map(|n| upload(&mut session, 2 * n + 1, false)).last().unwrap();
@@ -174,17 +174,17 @@ fn the_window_of_all_beside_bodies_that_nobody_reads() {
 fn uploads_that_stall_leave_room_for_others() {
     let mut session = greeted(&[]);
     let data = vec![b'x'; 16 << 10];
-    let mut reply = CONNECTION_WINDOW;
+    let mut window = CONNECTION_WINDOW;
     let mut keys = Vec::new();
     for n in 0..80 {
         let id = 2 * n + 1;
         keys.push(open(&mut session, id, 0));
         for _ in 0..4 {
-            assert!(reply >= CONNECTION_WINDOW / 4, "stream {id} has {reply}");
+            assert!(window >= CONNECTION_WINDOW / 4, "stream {id} has {window}");
             say(&mut session, kind::DATA, 0, id, &data).unwrap();
-            reply -= data.len();
+            window -= data.len();
             let updates = sent(&mut session).into_iter().filter(|(head, _)| head.stream == 0);
-            reply += updates.map(|(_, payload)| number(&payload) as usize).sum::<usize>();
+            window += updates.map(|(_, payload)| number(&payload) as usize).sum::<usize>();
         }
     }
     assert_eq!(session.extra_window, 80 * STREAM_WINDOW - CONNECTION_WINDOW / 2);
