@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -146,10 +147,10 @@ impl<'s> Replay<'s> {
         matching.inputs.without_rules = true;
         let reject = match matching.step(&|selected| limit::may_refuse(selected)) {
             Step::Decide(matched) if matched.reject.is_some() => {
-                return self.unauthenticated(matched, matching.selection, request);
+                return self.unauthenticated(matched, matching.selection, (request, client));
             }
             Step::Decide(matched) if matched.is_to_be_served() => {
-                return self.evaluate(&matched, matching.selection, request, request.status);
+                return self.evaluate(&matched, matching.selection, (request, client), request.status);
             }
             Step::Decide(matched) => {
                 return Row {
@@ -159,7 +160,9 @@ impl<'s> Replay<'s> {
                 };
             }
             // Nothing is released meanwhile, so the limits do refuse.
-            Step::Refuse(matched) => return self.evaluate(&matched, matching.selection, request, None),
+            Step::Refuse(matched) => {
+                return self.evaluate(&matched, matching.selection, (request, client), None);
+            }
             // All is answered.
             Step::Ask { .. } | Step::LoadRules { .. } => return Row::unmatched(client),
             Step::Answer(reject) => reject,
@@ -186,7 +189,7 @@ impl<'s> Replay<'s> {
         &mut self,
         matched: Matched<'s>,
         selection: LimitSelection<'s>,
-        request: &Request,
+        request: (&Request, IpAddr),
     ) -> Row<'s> {
         let row = self.evaluate(&matched, selection, request, Some(StatusCode::UNAUTHORIZED));
         let limit = match matched.reject.as_deref() {
@@ -204,12 +207,12 @@ impl<'s> Replay<'s> {
         }
     }
 
-    /// Evaluates the limits; `status` is that of the response if they admit the request.
+    /// Evaluates the limits of a request of this client; `status` is that of the response if they admit the request.
     fn evaluate(
         &mut self,
         matched: &Matched<'s>,
         mut selection: LimitSelection<'s>,
-        request: &Request,
+        (request, client): (&Request, IpAddr),
         status: Option<StatusCode>,
     ) -> Row<'s> {
         let enforced = selection.selected.iter().filter(|one| !one.candidate && one.limit.enforces()).count();
@@ -237,7 +240,7 @@ impl<'s> Replay<'s> {
         }
         let reported = Decided { selected: &selection.selected, decision: &decision }.reported();
         let key = reported.map(|at| std::mem::take(&mut selection.selected[at].ask.text)).unwrap_or_default();
-        self.row((matched, &selection), &mut decision, (reported, key), request, &answered)
+        self.row((matched, &selection), &mut decision, (reported, key), (request, client), &answered)
     }
 
     fn row(
@@ -245,7 +248,7 @@ impl<'s> Replay<'s> {
         (matched, selection): (&Matched<'s>, &LimitSelection<'s>),
         decision: &mut Decision,
         (reported, key): (Option<usize>, KeyText),
-        request: &Request,
+        (request, client): (&Request, IpAddr),
         answered: &Answered<'_>,
     ) -> Row<'s> {
         let decided = Decided { selected: &selection.selected, decision };
@@ -279,7 +282,7 @@ impl<'s> Replay<'s> {
             delay: decision.delay,
             shadow,
             candidate,
-            client: matched.client,
+            client,
             key,
         };
         let mut holds = std::mem::take(&mut decision.holds);

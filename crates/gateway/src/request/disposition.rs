@@ -37,7 +37,7 @@ pub(super) struct Admitted<'s> {
     /// The index of the route in the snapshot.
     pub(super) route_index: usize,
     pub(super) identity: Identity<'s>,
-    pub(super) normal_path: Option<String>,
+    pub(super) normal_path: Option<Box<str>>,
     pub(super) affinity: Option<u64>,
     pub(super) rate_limit_headers: Option<RateLimitHeaders<'s>>,
     pub(super) delay: Span,

@@ -276,20 +276,12 @@ fn sources<'s>(snapshot: &'s Snapshot, route: usize, lax: &[LaxMatch<'_>]) -> So
 /// The request with the identity of its sender.
 #[inline(always)]
 fn matched<'s>(snapshot: &'s Snapshot, routed: &Routed<'_>, identity: Identity<'s>) -> Matched<'s> {
-    let Request { head, peer } = routed.request;
+    let head = routed.request.head;
     let route = &snapshot.routes[routed.index];
     let affinity = snapshot.affinity(route);
     let affinity = affinity.and_then(|key| keys::affinity(key, Identified { routed, identity: &identity }));
     // A path that is in normal form is that of the target itself, not a copy.
     let is_normal = std::ptr::eq(routed.path, head.target.path());
-    let normal_path = (!is_normal).then(|| routed.path.to_owned());
-    Matched {
-        route,
-        route_index: routed.index,
-        client: peer.client,
-        identity,
-        normal_path,
-        affinity,
-        reject: None,
-    }
+    let normal_path = (!is_normal).then(|| Box::from(routed.path));
+    Matched { route, route_index: routed.index, identity, normal_path, affinity, reject: None }
 }

@@ -1,7 +1,5 @@
 //! What is known about a request before its limits are evaluated, and what they decided.
 
-use std::net::IpAddr;
-
 use sluicegate_limiter::Time;
 
 use crate::limit::{Decided, Decision, SelectedLimit};
@@ -17,12 +15,10 @@ pub struct Matched<'s> {
     pub route: &'s Route,
     /// The index of the route in the snapshot.
     pub route_index: usize,
-    /// The address of the client, which may be another than that of the peer.
-    pub client: IpAddr,
     /// The authenticated identity of the sender, which may be anonymous.
     pub identity: Identity<'s>,
     /// The normalized path, if it differs from the path of the request target.
-    pub normal_path: Option<String>,
+    pub normal_path: Option<Box<str>>,
     /// The hash for consistent balancing, if the upstream hashes by a key that the request has.
     pub affinity: Option<u64>,
     /// Why authentication failed, if it did: the request is rejected if its limits admit it. They are those whose key it has
