@@ -81,7 +81,7 @@ impl<B> Response<B> {
 }
 
 impl LocalResponse {
-    /// The same response where its body is one kind of several.
+    /// Converts the body to a type that has other kinds of bodies, too.
     #[inline]
     pub fn with_body<B: From<LocalBody>>(self) -> Response<B> {
         Response { status: self.status, headers: self.headers, body: self.body.into() }

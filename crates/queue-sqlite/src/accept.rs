@@ -16,20 +16,24 @@ struct Queue {
     ended: u64,
 }
 
+/// A message that is stored already.
+struct Known {
+    id: Id,
+    /// Whether it is the same request.
+    is_same: bool,
+    ordinal: u64,
+    limit: String,
+}
+
 impl Transaction<'_> {
+    /// Stores a message, unless it is there already: a caller that does not know whether an earlier call succeeded repeats it.
     pub(crate) fn accept(
         &mut self,
         message: &Message,
         bounds: Bounds,
     ) -> rusqlite::Result<Result<Accepted, Refused>> {
-        if let Some(repeat) = &message.repeat {
-            let read = |row: &rusqlite::Row<'_>| {
-                Ok((id(row, 0)?, row.get::<_, [u8; 32]>(1)?, unsigned(row.get(2)?), row.get(3)?))
-            };
-            let known = self.statements.repeat.query_row([&repeat.key[..]], read).optional()?;
-            if let Some((id, content, ordinal, limit)) = known {
-                return self.repeated(id, content == repeat.content, ordinal, limit);
-            }
+        if let Some(known) = self.known(message)? {
+            return self.duplicate(&known);
         }
         let limit = message.limit.as_str();
         let queue = self.queue(limit)?.unwrap_or_default();
@@ -42,22 +46,32 @@ impl Transaction<'_> {
         self.statements.add_queue.execute([limit])?;
         self.store(message, queue.accepted)?;
         let ahead = queue.accepted.saturating_sub(queue.ended);
-        Ok(Ok(Accepted { id: message.id, ahead, is_repeated: false }))
+        Ok(Ok(Accepted { id: message.id, ahead, is_duplicate: false }))
+    }
+
+    /// A message that has the name or the `Idempotency-Key` of this one.
+    fn known(&mut self, message: &Message) -> rusqlite::Result<Option<Known>> {
+        let key = message.idempotency.map(|idempotency| idempotency.key.to_vec());
+        let content = message.idempotency.map(|idempotency| idempotency.content.to_vec());
+        let read = |row: &rusqlite::Row<'_>| {
+            let known = id(row, 0)?;
+            let is_same = match known == message.id {
+                true => row.get::<_, [u8; 32]>(2)? == message.owner,
+                false => row.get::<_, Option<Vec<u8>>>(1)? == content,
+            };
+            Ok(Known { id: known, is_same, ordinal: unsigned(row.get(3)?), limit: row.get(4)? })
+        };
+        self.statements.known.query_row((&message.id.0[..], key), read).optional()
     }
 
     /// The answer to a request that an earlier one has stored.
-    fn repeated(
-        &mut self,
-        id: Id,
-        is_same: bool,
-        ordinal: u64,
-        limit: String,
-    ) -> rusqlite::Result<Result<Accepted, Refused>> {
-        if !is_same {
+    fn duplicate(&mut self, known: &Known) -> rusqlite::Result<Result<Accepted, Refused>> {
+        if !known.is_same {
             return Ok(Err(Refused::Conflict));
         }
-        let ended = self.queue(&limit)?.unwrap_or_default().ended;
-        Ok(Ok(Accepted { id, ahead: ordinal.saturating_sub(ended), is_repeated: true }))
+        let ended = self.queue(&known.limit)?.unwrap_or_default().ended;
+        let ahead = known.ordinal.saturating_sub(ended);
+        Ok(Ok(Accepted { id: known.id, ahead, is_duplicate: true }))
     }
 
     fn queue(&mut self, limit: &str) -> rusqlite::Result<Option<Queue>> {
@@ -76,16 +90,16 @@ impl Transaction<'_> {
     fn store(&mut self, message: &Message, ordinal: u64) -> rusqlite::Result<()> {
         let (limit, size) = (message.limit.as_str(), signed(message.request.len() as u64));
         let is_ordered = message.order == Order::Key;
-        let is_behind = is_ordered && self.statements.is_behind.exists((limit, &message.key, 0))?;
-        let state = if is_behind { State::Behind } else { State::Waiting };
+        let is_blocked = is_ordered && self.statements.is_blocked.exists((limit, &message.key, 0))?;
+        let state = if is_blocked { State::Blocked } else { State::Waiting };
         self.statements.add.execute((
             &message.id.0[..],
             limit,
             &message.key,
             &message.consumer,
             &message.owner[..],
-            message.repeat.map(|repeat| repeat.key.to_vec()),
-            message.repeat.map(|repeat| repeat.content.to_vec()),
+            message.idempotency.map(|idempotency| idempotency.key.to_vec()),
+            message.idempotency.map(|idempotency| idempotency.content.to_vec()),
             is_ordered,
             signed(ordinal),
             state as u8,
@@ -96,7 +110,7 @@ impl Transaction<'_> {
         let number = self.connection.last_insert_rowid();
         self.statements.add_request.execute((number, &message.request))?;
         self.count(limit, &Count { length: 1, bytes: size, accepted: 1, ..Count::default() })?;
-        match is_behind {
+        match is_blocked {
             true => Ok(()),
             false => self.join_lane(limit, &message.consumer),
         }

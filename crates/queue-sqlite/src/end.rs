@@ -2,15 +2,18 @@
 
 use sluicegate_queue::{End, Id, State};
 
-use crate::job::{Cancelled, Times, Which};
+use crate::job::{Cancelled, DeadLetters, Times};
 use crate::rows::signed;
 use crate::transaction::{Count, Found, Transaction};
+
+/// So many dead letters are queued again or removed by one call, so that others do not wait for long.
+const MAX_DEAD_LETTERS: i64 = 1_000;
 
 impl Transaction<'_> {
     /// Ends an attempt, unless it is not in progress any more.
     pub(crate) fn end(&mut self, id: Id, attempt: u32, end: &End, times: Times) -> rusqlite::Result<bool> {
         let Some(message) = self.find(id)? else { return Ok(false) };
-        if message.state != State::Taken || message.attempts != attempt {
+        if message.state != State::Claimed || message.attempts != attempt {
             return Ok(false);
         }
         match end {
@@ -23,7 +26,7 @@ impl Transaction<'_> {
             End::Again { due, reason } => {
                 self.wait_again(&message, Some(signed(*due)), attempt, Some(reason))?;
             }
-            End::Untried => self.wait_again(&message, None, attempt.saturating_sub(1), None)?,
+            End::Released => self.wait_again(&message, None, attempt.saturating_sub(1), None)?,
         }
         Ok(true)
     }
@@ -45,7 +48,7 @@ impl Transaction<'_> {
             return Ok(Cancelled::NotFound);
         };
         match message.state {
-            State::Waiting | State::Behind => {
+            State::Waiting | State::Blocked => {
                 self.finish(&message, State::Cancelled, None, None, times)?;
                 Ok(Cancelled::Done)
             }
@@ -54,11 +57,11 @@ impl Transaction<'_> {
     }
 
     /// Ends messages whose time is over, and removes those that ended long ago. Returns how many there were.
-    pub(crate) fn expire(&mut self, times: Times, most: usize) -> rusqlite::Result<u64> {
-        let (now, most) = (signed(times.now), signed(most as u64));
+    pub(crate) fn expire(&mut self, times: Times, max: usize) -> rusqlite::Result<u64> {
+        let (now, max) = (signed(times.now), signed(max as u64));
         let late = self.names(
             "SELECT id FROM messages WHERE state < 2 AND expires <= ?1 ORDER BY expires LIMIT ?2",
-            (now, most),
+            (now, max),
         )?;
         for id in &late {
             if let Some(message) = self.find(*id)? {
@@ -66,8 +69,8 @@ impl Transaction<'_> {
             }
         }
         let old = self.names(
-            "SELECT id FROM messages WHERE forget IS NOT NULL AND forget <= ?1 ORDER BY forget LIMIT ?2",
-            (now, most),
+            "SELECT id FROM messages WHERE keep_until IS NOT NULL AND keep_until <= ?1 ORDER BY keep_until LIMIT ?2",
+            (now, max),
         )?;
         for id in &old {
             self.remove(*id)?;
@@ -75,21 +78,21 @@ impl Transaction<'_> {
         Ok((late.len() + old.len()) as u64)
     }
 
-    /// Has dead letters tried again, as if they had never been.
-    pub(crate) fn retry(&mut self, which: &Which, now: u64, expires: u64) -> rusqlite::Result<u64> {
+    /// Queues dead letters again, with no attempts.
+    pub(crate) fn retry(&mut self, which: &DeadLetters, now: u64, expires: u64) -> rusqlite::Result<u64> {
         let names = self.failed(which)?;
         for id in &names {
             let Some(message) = self.find(*id)? else { continue };
             let Found { number, limit, key, consumer, is_ordered, .. } = &message;
-            let is_behind = *is_ordered && self.statements.is_behind.exists((limit, key, number))?;
-            let state = if is_behind { State::Behind } else { State::Waiting };
+            let is_blocked = *is_ordered && self.statements.is_blocked.exists((limit, key, number))?;
+            let state = if is_blocked { State::Blocked } else { State::Waiting };
             self.connection.execute(
-                "UPDATE messages SET state = ?2, due = ?3, expires = ?4, attempts = 0, ended = NULL, forget = NULL
+                "UPDATE messages SET state = ?2, due = ?3, expires = ?4, attempts = 0, ended = NULL, keep_until = NULL
                  WHERE number = ?1",
                 (number, state as u8, signed(now), signed(expires)),
             )?;
             self.count(limit, &Count { length: 1, failed: -1, ended: -1, ..Count::default() })?;
-            if !is_behind {
+            if !is_blocked {
                 self.join_lane(limit, consumer)?;
             }
         }
@@ -97,7 +100,7 @@ impl Transaction<'_> {
     }
 
     /// Removes dead letters.
-    pub(crate) fn drop_failed(&mut self, which: &Which) -> rusqlite::Result<u64> {
+    pub(crate) fn drop_failed(&mut self, which: &DeadLetters) -> rusqlite::Result<u64> {
         let names = self.failed(which)?;
         for id in &names {
             self.remove(*id)?;
@@ -106,17 +109,18 @@ impl Transaction<'_> {
     }
 
     /// The names of dead letters.
-    fn failed(&mut self, which: &Which) -> rusqlite::Result<Vec<Id>> {
+    fn failed(&mut self, which: &DeadLetters) -> rusqlite::Result<Vec<Id>> {
         match which {
-            Which::One(id) => Ok(self
+            DeadLetters::One(id) => Ok(self
                 .find(*id)?
                 .filter(|found| found.state == State::Failed)
                 .map(|_| *id)
                 .into_iter()
                 .collect()),
-            Which::All(limit) => {
-                self.names("SELECT id FROM messages WHERE lim = ?1 AND state = 4 ORDER BY number", [limit])
-            }
+            DeadLetters::AllOf(limit) => self.names(
+                "SELECT id FROM messages WHERE lim = ?1 AND state = 4 ORDER BY number LIMIT ?2",
+                (limit, MAX_DEAD_LETTERS),
+            ),
         }
     }
 

@@ -1,17 +1,17 @@
 //! What is written.
 
-use sluicegate_queue::{Accepted, Bounds, End, Id, Message, Refused, State, Taken};
+use sluicegate_queue::{Accepted, Bounds, Claimed, End, Id, Message, Refused, State};
 
 /// One change of the file.
 #[derive(Debug)]
 pub(crate) enum Change {
     Accept(Box<Message>, Bounds),
-    Take { limit: String, now: u64, most: usize },
+    Claim { limit: String, times: Times, max: usize },
     End { id: Id, attempt: u32, end: End, times: Times },
     Cancel { id: Id, owner: [u8; 32], times: Times },
-    Expire { times: Times, most: usize },
-    Retry { which: Which, now: u64, expires: u64 },
-    Drop(Which),
+    Expire { times: Times, max: usize },
+    Retry { which: DeadLetters, now: u64, expires: u64 },
+    Drop(DeadLetters),
     Recover,
 }
 
@@ -19,7 +19,7 @@ pub(crate) enum Change {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Accepted(Result<Accepted, Refused>),
-    Taken(Vec<Taken>),
+    Claimed(Vec<Claimed>),
     /// Whether the attempt was still in progress.
     Ended(bool),
     Cancelled(Cancelled),
@@ -31,19 +31,19 @@ pub(crate) enum Answer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) now: u64,
-    pub(crate) forget: u64,
+    pub(crate) keep_until: u64,
 }
 
-/// Dead letters.
+/// Which dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum DeadLetters {
     /// One.
     One(Id),
     /// All of a queue.
-    All(String),
+    AllOf(String),
 }
 
-/// What became of a wish to cancel a message.
+/// Whether a message could be cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
     /// It is cancelled.

@@ -1,17 +1,19 @@
 //! Requests that are delivered later, in a file of one gateway. All calls block; they belong on threads that may.
 //!
-//! What a call has written is on disk when it returns, and calls of several threads share a commit. An attempt that was begun
-//! by a process which died is begun again: a message is delivered at least once, and by one attempt at a time.
+//! What a call has written is on disk when it returns, and calls of several threads share a commit. If a process dies
+//! during an attempt, the next one to open the file makes another: a message is delivered at least once, by one attempt at a
+//! time.
 //!
 //! | module | |
 //! | --- | --- |
 //! | `queue_file` | READ FIRST: what can be done with a file |
 //! | `job` | the same as values, for the thread that writes |
-//! | `transaction` | one job after the other, in one transaction; `accept`, `take`, `end` are its parts |
+//! | `transaction` | one job after the other, in one transaction; `accept`, `claim`, `end` are its parts |
 //! | `queries` | what is read |
 //! | `schema` | the tables, and why they are as they are |
 
 mod accept;
+mod claim;
 mod end;
 mod error;
 mod job;
@@ -20,11 +22,10 @@ mod queue_file;
 mod rows;
 mod schema;
 mod statements;
-mod take;
 mod transaction;
 
 pub use sluicegate_sqlite_file::OpenError;
 
 pub use self::error::QueueError;
-pub use self::job::{Cancelled, Which};
+pub use self::job::{Cancelled, DeadLetters};
 pub use self::queue_file::QueueFile;

@@ -8,7 +8,7 @@ use crate::rows::{id, signed, state, unsigned};
 
 /// The columns of an [`entry`], and the queue for the estimate of its place.
 const COLUMNS: &str = "messages.id, messages.lim, consumer, owner, state, ordinal, queues.ended, attempts, messages.accepted, \
-                       expires, due, messages.ended, reason, answer, size";
+                       expires, due, messages.ended, reason, answer, size, number";
 
 fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     let state = state(row, 4)?;
@@ -28,6 +28,7 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         reason: row.get(12)?,
         answer: row.get(13)?,
         size: unsigned(row.get(14)?),
+        number: unsigned(row.get(15)?),
     })
 }
 
@@ -39,23 +40,22 @@ pub(crate) fn get(connection: &Connection, id: Id) -> Result<Option<Entry>, Queu
     Ok(connection.query_row(&sql, [&id.0[..]], entry).optional()?)
 }
 
-/// A page of the dead letters of a queue, or of the messages that have not ended: those accepted after the message `after`.
+/// A page of the dead letters of a queue, or of the messages that have not ended: those whose number is above `after`.
 pub(crate) fn list(
     connection: &Connection,
     limit: &str,
     failed: bool,
-    after: Option<Id>,
-    most: usize,
+    after: u64,
+    max: usize,
 ) -> Result<Vec<Entry>, QueueError> {
     let states = if failed { "state = 4" } else { "state < 3" };
     let sql = format!(
         "SELECT {COLUMNS} FROM messages JOIN queues ON queues.lim = messages.lim
          WHERE messages.lim = ?1 AND {states}
-         AND number > coalesce((SELECT number FROM messages WHERE id = ?2), 0) ORDER BY number LIMIT ?3"
+         AND number > ?2 ORDER BY number LIMIT ?3"
     );
-    let after = after.map(|id| id.0.to_vec());
     let mut statement = connection.prepare(&sql)?;
-    let entries = statement.query_map((limit, after, signed(most as u64)), entry)?;
+    let entries = statement.query_map((limit, signed(after), signed(max as u64)), entry)?;
     Ok(entries.collect::<rusqlite::Result<_>>()?)
 }
 

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sluicegate_queue::{Accepted, Bounds, End, Entry, Figures, Id, Message, Refused, Taken};
+use sluicegate_queue::{Accepted, Bounds, Claimed, End, Entry, Figures, Id, Message, Refused};
 use sluicegate_sqlite_file::{OpenError, SqliteFile};
 
 use crate::error::QueueError;
-use crate::job::{Answer, Cancelled, Change, Times, Which};
+use crate::job::{Answer, Cancelled, Change, DeadLetters, Times};
 use crate::queries;
 use crate::schema::QUEUE;
 
@@ -52,63 +52,76 @@ impl QueueFile {
         }
     }
 
-    /// Takes at most `most` messages of a limit that are due, of each consumer in turn. They are in progress until
-    /// [`end`](Self::end).
+    /// Begins an attempt for each of at most `max` messages of a limit that are due, of each consumer in turn; it ends with
+    /// [`end`](Self::end). A message whose time is over is ended instead, and can be seen until `keep_until`.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn take(&self, limit: &str, now: u64, most: usize) -> Result<Vec<Taken>, QueueError> {
-        match self.0.write(Change::Take { limit: limit.to_owned(), now, most })? {
-            Answer::Taken(taken) => Ok(taken),
+    pub fn claim(
+        &self,
+        limit: &str,
+        now: u64,
+        keep_until: u64,
+        max: usize,
+    ) -> Result<Vec<Claimed>, QueueError> {
+        let times = Times { now, keep_until };
+        match self.0.write(Change::Claim { limit: limit.to_owned(), times, max })? {
+            Answer::Claimed(claimed) => Ok(claimed),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Ends an attempt. A message that ends with it can be seen until `forget`. Returns whether the attempt was still in
+    /// Ends an attempt. A message that ends with it can be seen until `keep_until`. Returns whether the attempt was still in
     /// progress.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn end(&self, id: Id, attempt: u32, end: End, now: u64, forget: u64) -> Result<bool, QueueError> {
-        match self.0.write(Change::End { id, attempt, end, times: Times { now, forget } })? {
+    pub fn end(&self, id: Id, attempt: u32, end: End, now: u64, keep_until: u64) -> Result<bool, QueueError> {
+        match self.0.write(Change::End { id, attempt, end, times: Times { now, keep_until } })? {
             Answer::Ended(was_in_progress) => Ok(was_in_progress),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Cancels a message of this owner that waits. It can be seen until `forget`.
+    /// Cancels a message of this owner that waits. It can be seen until `keep_until`.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn cancel(&self, id: Id, owner: [u8; 32], now: u64, forget: u64) -> Result<Cancelled, QueueError> {
-        match self.0.write(Change::Cancel { id, owner, times: Times { now, forget } })? {
+    pub fn cancel(
+        &self,
+        id: Id,
+        owner: [u8; 32],
+        now: u64,
+        keep_until: u64,
+    ) -> Result<Cancelled, QueueError> {
+        match self.0.write(Change::Cancel { id, owner, times: Times { now, keep_until } })? {
             Answer::Cancelled(cancelled) => Ok(cancelled),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Ends at most `most` messages whose time is over, which can then be seen until `forget`, and removes as many that
+    /// Ends at most `max` messages whose time is over, which can then be seen until `keep_until`, and removes as many that
     /// are to be forgotten. Returns how many there were.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn expire(&self, now: u64, forget: u64, most: usize) -> Result<u64, QueueError> {
-        self.count(Change::Expire { times: Times { now, forget }, most })
+    pub fn expire(&self, now: u64, keep_until: u64, max: usize) -> Result<u64, QueueError> {
+        self.count(Change::Expire { times: Times { now, keep_until }, max })
     }
 
-    /// Has dead letters tried again, until `expires`. Returns how many there were.
+    /// Queues dead letters again, at most a thousand, until `expires`. Returns how many there were.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn retry(&self, which: Which, now: u64, expires: u64) -> Result<u64, QueueError> {
+    pub fn retry(&self, which: DeadLetters, now: u64, expires: u64) -> Result<u64, QueueError> {
         self.count(Change::Retry { which, now, expires })
     }
 
-    /// Removes dead letters. Returns how many there were.
+    /// Removes dead letters, at most a thousand. Returns how many there were.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn drop_failed(&self, which: Which) -> Result<u64, QueueError> {
+    pub fn drop_failed(&self, which: DeadLetters) -> Result<u64, QueueError> {
         self.count(Change::Drop(which))
     }
 
@@ -121,18 +134,12 @@ impl QueueFile {
     }
 
     /// A page of the dead letters of a limit, or of its messages that have not ended, in the order in which they were
-    /// accepted: those after the message `after`.
+    /// accepted: those whose [`number`](Entry::number) is above `after`.
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn list(
-        &self,
-        limit: &str,
-        failed: bool,
-        after: Option<Id>,
-        most: usize,
-    ) -> Result<Vec<Entry>, QueueError> {
-        self.0.read(|connection| queries::list(connection, limit, failed, after, most))
+    pub fn list(&self, limit: &str, failed: bool, after: u64, max: usize) -> Result<Vec<Entry>, QueueError> {
+        self.0.read(|connection| queries::list(connection, limit, failed, after, max))
     }
 
     /// The figures of all queues, in the order of their limits.

@@ -13,7 +13,7 @@ const TABLES: &str = "
         key BLOB NOT NULL,
         consumer TEXT NOT NULL,
         owner BLOB NOT NULL,
-        repeat BLOB,                -- what makes two requests the same, if their client said so
+        idempotency BLOB,                -- what makes two requests the same, if their client said so
         content BLOB,
         ordered INTEGER NOT NULL,   -- 1: those of a key in order
         ordinal INTEGER NOT NULL,   -- how many were accepted before it in its queue
@@ -24,7 +24,7 @@ const TABLES: &str = "
         attempts INTEGER NOT NULL,
         size INTEGER NOT NULL,
         ended INTEGER,
-        forget INTEGER,             -- when a message that has ended is removed
+        keep_until INTEGER,             -- when a message that has ended is removed
         reason TEXT,
         answer BLOB
     );
@@ -32,11 +32,11 @@ const TABLES: &str = "
     CREATE INDEX messages_waiting ON messages (lim, consumer, due, number) WHERE state = 0;
     CREATE INDEX messages_by_key ON messages (lim, key, number) WHERE ordered = 1 AND state < 3;
     CREATE INDEX messages_unfinished ON messages (lim, number) WHERE state < 3;
-    CREATE INDEX messages_taken ON messages (number) WHERE state = 2;
+    CREATE INDEX messages_claimed ON messages (number) WHERE state = 2;
     CREATE INDEX messages_failed ON messages (lim, number) WHERE state = 4;
     CREATE INDEX messages_by_expiry ON messages (expires) WHERE state < 2;
-    CREATE INDEX messages_to_forget ON messages (forget) WHERE forget IS NOT NULL;
-    CREATE UNIQUE INDEX messages_by_repeat ON messages (repeat) WHERE repeat IS NOT NULL;
+    CREATE INDEX messages_to_remove ON messages (keep_until) WHERE keep_until IS NOT NULL;
+    CREATE UNIQUE INDEX messages_by_idempotency ON messages (idempotency) WHERE idempotency IS NOT NULL;
     CREATE TABLE lanes (
         lim TEXT NOT NULL,
         consumer TEXT NOT NULL,
@@ -60,8 +60,8 @@ const TABLES: &str = "
 ";
 
 const PROBES: [&str; 4] = [
-    "SELECT id, lim, key, consumer, owner, repeat, content, ordered, ordinal, state, due, accepted, expires, attempts, size, \
-     ended, forget, reason, answer FROM messages LIMIT 1",
+    "SELECT id, lim, key, consumer, owner, idempotency, content, ordered, ordinal, state, due, accepted, expires, attempts, size, \
+     ended, keep_until, reason, answer FROM messages LIMIT 1",
     "SELECT number, request FROM requests LIMIT 1",
     "SELECT lim, consumer, waiting, turn, ready, due FROM lanes LIMIT 1",
     "SELECT lim, length, bytes, failed, accepted, ended, turn FROM queues LIMIT 1",
@@ -77,6 +77,6 @@ pub(crate) static QUEUE: Kind = Kind {
     tables: TABLES,
     probes: &PROBES,
     numbers: &[],
-    // A million messages would take longer to read than their clients have patience.
+    // The file is opened while clients wait for the gateway to start.
     is_read_after_crash: false,
 };

@@ -1,16 +1,16 @@
-//! The statements of a transaction.
+//! The statements that change a queue.
 
 use rusqlite::{Connection, Statement};
 
-/// Prepared once for all jobs of a transaction.
+/// Prepared once for a connection.
 pub(crate) struct Statements<'c> {
-    pub(crate) repeat: Statement<'c>,
+    pub(crate) known: Statement<'c>,
     pub(crate) queue: Statement<'c>,
     pub(crate) add_queue: Statement<'c>,
     pub(crate) count: Statement<'c>,
     pub(crate) add: Statement<'c>,
     pub(crate) add_request: Statement<'c>,
-    pub(crate) is_behind: Statement<'c>,
+    pub(crate) is_blocked: Statement<'c>,
     pub(crate) join_lane: Statement<'c>,
     pub(crate) leave_lane: Statement<'c>,
     pub(crate) remove_lane: Statement<'c>,
@@ -19,7 +19,7 @@ pub(crate) struct Statements<'c> {
     pub(crate) next_message: Statement<'c>,
     pub(crate) next_due: Statement<'c>,
     pub(crate) put_to_sleep: Statement<'c>,
-    pub(crate) take: Statement<'c>,
+    pub(crate) claim: Statement<'c>,
     pub(crate) serve_lane: Statement<'c>,
     pub(crate) set_turn: Statement<'c>,
     pub(crate) find: Statement<'c>,
@@ -34,7 +34,9 @@ impl<'c> Statements<'c> {
     pub(crate) fn prepare(connection: &'c Connection) -> rusqlite::Result<Self> {
         let prepare = |sql| connection.prepare(sql);
         Ok(Self {
-            repeat: prepare("SELECT id, content, ordinal, lim FROM messages WHERE repeat = ?1")?,
+            known: prepare(
+                "SELECT id, content, owner, ordinal, lim FROM messages WHERE id = ?1 OR idempotency = ?2 LIMIT 1",
+            )?,
             queue: prepare("SELECT length, bytes, failed, accepted, ended FROM queues WHERE lim = ?1")?,
             add_queue: prepare("INSERT INTO queues (lim) VALUES (?1) ON CONFLICT DO NOTHING")?,
             count: prepare(
@@ -42,11 +44,11 @@ impl<'c> Statements<'c> {
                  accepted = accepted + ?5, ended = ended + ?6 WHERE lim = ?1",
             )?,
             add: prepare(
-                "INSERT INTO messages (id, lim, key, consumer, owner, repeat, content, ordered, ordinal, state, due, accepted,
+                "INSERT INTO messages (id, lim, key, consumer, owner, idempotency, content, ordered, ordinal, state, due, accepted,
                  expires, attempts, size) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, 0, ?13)",
             )?,
             add_request: prepare("INSERT INTO requests (number, request) VALUES (?1, ?2)")?,
-            is_behind: prepare(
+            is_blocked: prepare(
                 "SELECT 1 FROM messages WHERE lim = ?1 AND key = ?2 AND ordered = 1 AND state < 3 AND number <> ?3 LIMIT 1",
             )?,
             join_lane: prepare(
@@ -61,7 +63,7 @@ impl<'c> Statements<'c> {
                 "SELECT consumer, turn FROM lanes WHERE lim = ?1 AND ready = 1 ORDER BY turn, consumer LIMIT 1",
             )?,
             next_message: prepare(
-                "SELECT number, id, key, attempts, accepted FROM messages
+                "SELECT number, id, key, attempts, accepted, expires FROM messages
                  WHERE lim = ?1 AND consumer = ?2 AND state = 0 AND due <= ?3 ORDER BY due, number LIMIT 1",
             )?,
             next_due: prepare(
@@ -70,7 +72,7 @@ impl<'c> Statements<'c> {
             put_to_sleep: prepare(
                 "UPDATE lanes SET ready = 0, due = ?3 WHERE lim = ?1 AND consumer = ?2",
             )?,
-            take: prepare("UPDATE messages SET state = 2, attempts = attempts + 1 WHERE number = ?1")?,
+            claim: prepare("UPDATE messages SET state = 2, attempts = attempts + 1 WHERE number = ?1")?,
             serve_lane: prepare(
                 "UPDATE lanes SET waiting = waiting - 1, turn = ?3 + 1 WHERE lim = ?1 AND consumer = ?2",
             )?,
@@ -83,7 +85,7 @@ impl<'c> Statements<'c> {
                  WHERE number = ?1",
             )?,
             finish: prepare(
-                "UPDATE messages SET state = ?2, ended = ?3, forget = ?4, reason = coalesce(?5, reason), answer = ?6
+                "UPDATE messages SET state = ?2, ended = ?3, keep_until = ?4, reason = coalesce(?5, reason), answer = ?6
                  WHERE number = ?1",
             )?,
             remove_request: prepare("DELETE FROM requests WHERE number = ?1")?,

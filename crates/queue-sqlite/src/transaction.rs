@@ -9,7 +9,7 @@ use crate::job::{Answer, Change, Times};
 use crate::rows::{id, signed, state, unsigned};
 use crate::statements::Statements;
 
-/// A transaction that has begun.
+/// A connection with its statements, and whether the transaction that has begun changed anything.
 pub(crate) struct Transaction<'c> {
     pub(crate) connection: &'c Connection,
     pub(crate) statements: Statements<'c>,
@@ -42,37 +42,41 @@ pub(crate) struct Count {
 impl Job for Change {
     type Answer = Answer;
     type Error = QueueError;
+    type Statements<'c> = Transaction<'c>;
+
+    fn prepare(connection: &Connection) -> rusqlite::Result<Transaction<'_>> {
+        Ok(Transaction { connection, statements: Statements::prepare(connection)?, has_changed: false })
+    }
 
     fn changes(&self) -> usize {
         match self {
-            Self::Take { most, .. } | Self::Expire { most, .. } => *most,
+            Self::Claim { max, .. } | Self::Expire { max, .. } => *max,
             _ => 1,
         }
     }
 
-    fn make(connection: &Connection, jobs: &[&Self]) -> rusqlite::Result<(Vec<Outcome<Self>>, bool)> {
-        let mut transaction = Transaction::new(connection)?;
+    fn make(
+        transaction: &mut Transaction<'_>,
+        jobs: &[&Self],
+    ) -> rusqlite::Result<(Vec<Outcome<Self>>, bool)> {
+        transaction.has_changed = false;
         let answers =
             jobs.iter().map(|job| transaction.make(job).map(Ok)).collect::<rusqlite::Result<_>>()?;
         Ok((answers, transaction.has_changed))
     }
 }
 
-impl<'c> Transaction<'c> {
-    pub(crate) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
-        Ok(Self { connection, statements: Statements::prepare(connection)?, has_changed: false })
-    }
-
+impl Transaction<'_> {
     /// Makes a job.
     pub(crate) fn make(&mut self, job: &Change) -> rusqlite::Result<Answer> {
         match job {
             Change::Accept(message, bounds) => self.accept(message, *bounds).map(Answer::Accepted),
-            Change::Take { limit, now, most } => self.take(limit, *now, *most).map(Answer::Taken),
+            Change::Claim { limit, times, max } => self.claim(limit, *times, *max).map(Answer::Claimed),
             Change::End { id, attempt, end, times } => {
                 self.end(*id, *attempt, end, *times).map(Answer::Ended)
             }
             Change::Cancel { id, owner, times } => self.cancel(*id, owner, *times).map(Answer::Cancelled),
-            Change::Expire { times, most } => self.expire(*times, *most).map(Answer::Count),
+            Change::Expire { times, max } => self.expire(*times, *max).map(Answer::Count),
             Change::Retry { which, now, expires } => self.retry(which, *now, *expires).map(Answer::Count),
             Change::Drop(which) => self.drop_failed(which).map(Answer::Count),
             Change::Recover => self.recover().map(Answer::Count),
@@ -105,14 +109,14 @@ impl<'c> Transaction<'c> {
         Ok(())
     }
 
-    /// A message of the lane waits for its turn.
+    /// One more message of the lane waits for its turn.
     pub(crate) fn join_lane(&mut self, limit: &str, consumer: &str) -> rusqlite::Result<()> {
         self.has_changed = true;
         self.statements.join_lane.execute((limit, consumer))?;
         Ok(())
     }
 
-    /// A message of the lane waits no more. A lane in which none waits is removed.
+    /// One message fewer of the lane waits. A lane in which none waits is removed.
     pub(crate) fn leave_lane(&mut self, limit: &str, consumer: &str) -> rusqlite::Result<()> {
         self.has_changed = true;
         self.statements.leave_lane.execute((limit, consumer))?;
@@ -120,7 +124,7 @@ impl<'c> Transaction<'c> {
         Ok(())
     }
 
-    /// Ends a message that waits or was taken, and lets the next one of its key wait.
+    /// Ends a message that waits or was claimed, and lets the next one of its key wait.
     pub(crate) fn finish(
         &mut self,
         message: &Found,
@@ -133,8 +137,8 @@ impl<'c> Transaction<'c> {
             self.leave_lane(&message.limit, &message.consumer)?;
         }
         let number = message.number;
-        let (now, forget) = (signed(times.now), signed(times.forget));
-        self.statements.finish.execute((number, state as u8, now, forget, reason, answer))?;
+        let (now, keep_until) = (signed(times.now), signed(times.keep_until));
+        self.statements.finish.execute((number, state as u8, now, keep_until, reason, answer))?;
         let is_dead = state == State::Failed;
         if !is_dead {
             self.statements.remove_request.execute([number])?; // a dead letter may be tried again
@@ -142,13 +146,13 @@ impl<'c> Transaction<'c> {
         let bytes = if is_dead { 0 } else { -message.size };
         let count = Count { length: -1, bytes, failed: is_dead.into(), ended: 1, ..Count::default() };
         self.count(&message.limit, &count)?;
-        if message.is_ordered && message.state != State::Behind {
+        if message.is_ordered && message.state != State::Blocked {
             self.promote(&message.limit, &message.key)?;
         }
         Ok(())
     }
 
-    /// Lets the oldest message of a key wait for its turn that was behind another one.
+    /// The oldest message of a key that is blocked waits for its turn from now on.
     fn promote(&mut self, limit: &str, key: &[u8]) -> rusqlite::Result<()> {
         let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?));
         let next = self.statements.next_of_key.query_row((limit, key), read).optional()?;

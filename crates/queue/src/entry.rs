@@ -7,10 +7,10 @@ use crate::id::Id;
 pub enum State {
     /// It waits for its turn, or for the time of its next attempt.
     Waiting = 0,
-    /// It waits for the end of an earlier message of its key.
-    Behind = 1,
-    /// It is being delivered.
-    Taken = 2,
+    /// It waits until an earlier message of its key has ended.
+    Blocked = 1,
+    /// An attempt to deliver it is in progress.
+    Claimed = 2,
     /// The upstream took it.
     Delivered = 3,
     /// It is a dead letter.
@@ -25,8 +25,8 @@ impl State {
     /// All states, in the order of their numbers.
     pub const ALL: [Self; 7] = [
         Self::Waiting,
-        Self::Behind,
-        Self::Taken,
+        Self::Blocked,
+        Self::Claimed,
         Self::Delivered,
         Self::Failed,
         Self::Expired,
@@ -41,8 +41,8 @@ impl State {
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Waiting | Self::Behind => "queued",
-            Self::Taken => "delivering",
+            Self::Waiting | Self::Blocked => "queued",
+            Self::Claimed => "delivering",
             Self::Delivered => "delivered",
             Self::Failed => "failed",
             Self::Expired => "expired",
@@ -52,7 +52,7 @@ impl State {
 
     /// Whether nothing more becomes of it.
     pub fn has_ended(self) -> bool {
-        !matches!(self, Self::Waiting | Self::Behind | Self::Taken)
+        !matches!(self, Self::Waiting | Self::Blocked | Self::Claimed)
     }
 }
 
@@ -61,6 +61,8 @@ impl State {
 pub struct Entry {
     /// Its name.
     pub id: Id,
+    /// Its place in the order in which messages were accepted, to list those after it.
+    pub number: u64,
     /// The limit whose queue it is in.
     pub limit: String,
     /// Who it belongs to.

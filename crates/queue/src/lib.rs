@@ -3,7 +3,7 @@
 //!
 //! - [`Message`]: a request as it is stored; [`Id`] names it
 //! - [`Accepted`], [`Refused`]: whether it is stored; [`Bounds`]: how much may be
-//! - [`Taken`], [`End`]: an attempt to deliver it, and how that ended; [`Retries`] says what follows a failure
+//! - [`Claimed`], [`End`]: an attempt to deliver it, and how that ended; [`Retries`] says what follows a failure
 //! - [`Entry`], [`State`]: what can be seen of it
 
 mod entry;
@@ -13,5 +13,5 @@ mod retries;
 
 pub use self::entry::{Entry, Figures, State};
 pub use self::id::Id;
-pub use self::message::{Accepted, Bounds, End, Message, Order, Refused, Repeat, Taken};
+pub use self::message::{Accepted, Bounds, Claimed, End, Idempotency, Message, Order, Refused};
 pub use self::retries::{Next, Retries};

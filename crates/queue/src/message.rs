@@ -15,8 +15,8 @@ pub struct Message {
     pub consumer: String,
     /// A digest of the credential and the key that it was accepted with: who may see and cancel it.
     pub owner: [u8; 32],
-    /// What makes it the same request as another one, if its client said so.
-    pub repeat: Option<Repeat>,
+    /// What its client has sent as `Idempotency-Key`.
+    pub idempotency: Option<Idempotency>,
     /// Whether messages of its key are delivered in the order in which they were accepted.
     pub order: Order,
     /// When it was accepted.
@@ -27,10 +27,10 @@ pub struct Message {
     pub request: Vec<u8>,
 }
 
-/// What the `Idempotency-Key` of a client makes the same.
+/// The `Idempotency-Key` of a client: two requests with the same one are one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Repeat {
-    /// A digest of the key and of its owner: two requests with the same one are one message.
+pub struct Idempotency {
+    /// A digest of the key and of its owner.
     pub key: [u8; 32],
     /// A digest of the request: one with the same key and other content is a mistake of the client.
     pub content: [u8; 32],
@@ -57,18 +57,18 @@ pub struct Bounds {
 /// A message is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// Its name: that of an earlier one if it is the same request.
+    /// Its name: that of the earlier message if it is a duplicate.
     pub id: Id,
     /// About how many are delivered before it. The order is that of fair turns, so that this is an estimate.
     pub ahead: u64,
-    /// Whether it was stored by an earlier request.
-    pub is_repeated: bool,
+    /// Whether an earlier request has stored it.
+    pub is_duplicate: bool,
 }
 
 /// Why a message is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The queue has its most messages or bytes.
+    /// The queue has as many messages or bytes as it may.
     Full {
         /// The messages in it.
         length: u64,
@@ -77,9 +77,9 @@ pub enum Refused {
     Conflict,
 }
 
-/// A message that is to be delivered now.
+/// A message that is to be sent now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct Claimed {
     /// Its name.
     pub id: Id,
     /// The key that it has under the limit.
@@ -114,6 +114,6 @@ pub enum End {
         /// What went wrong.
         reason: String,
     },
-    /// It was not tried: this attempt does not count.
-    Untried,
+    /// It was not sent: this attempt does not count.
+    Released,
 }

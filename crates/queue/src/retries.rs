@@ -10,7 +10,7 @@ const LONGEST: u64 = 300_000;
 /// How often a message is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retries {
-    /// The most attempts, at least 1.
+    /// The largest number of attempts, at least 1.
     pub max_attempts: u32,
 }
 

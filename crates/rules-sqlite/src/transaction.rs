@@ -14,7 +14,7 @@ const MOST_FAILURES: usize = 100;
 const KEPT_CHANGES: i64 = 100_000;
 
 /// The statements of a connection that writes.
-struct Statements<'c> {
+pub(crate) struct Statements<'c> {
     connection: &'c Connection,
     find: Statement<'c>,
     put: Statement<'c>,
@@ -52,14 +52,19 @@ pub(crate) struct BatchJob(pub(crate) Batch);
 impl Job for BatchJob {
     type Answer = Written;
     type Error = WriteError;
+    type Statements<'c> = Statements<'c>;
 
     fn changes(&self) -> usize {
         self.0.changes.len()
     }
 
+    fn prepare(connection: &Connection) -> rusqlite::Result<Statements<'_>> {
+        Statements::prepare(connection)
+    }
+
     /// A batch sees those before it in the same transaction.
-    fn make(connection: &Connection, jobs: &[&Self]) -> rusqlite::Result<(Answers, bool)> {
-        Statements::prepare(connection)?.make_all(jobs)
+    fn make(statements: &mut Statements<'_>, jobs: &[&Self]) -> rusqlite::Result<(Answers, bool)> {
+        statements.make_all(jobs)
     }
 }
 
@@ -260,7 +265,8 @@ mod tests {
         let batches =
             batches.map(|(dry_run, changes)| BatchJob(Batch { dry_run, changes, ..Batch::default() }));
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let (answers, changed) = BatchJob::make(&connection, &batches.each_ref()).unwrap();
+        let (answers, changed) =
+            BatchJob::make(&mut Statements::prepare(&connection).unwrap(), &batches.each_ref()).unwrap();
         connection.execute_batch("COMMIT").unwrap();
         let versions: Vec<_> =
             answers.iter().map(|answer| answer.as_ref().ok().map(|written| written.version)).collect();

@@ -10,11 +10,19 @@ pub trait Job: Send + Sized + 'static {
     type Answer: Send;
     /// Why it was not written.
     type Error: From<Unwritten> + Send;
+    /// The statements that write it.
+    type Statements<'c>;
 
     /// How many changes it makes, to bound what waits and what one transaction takes.
     fn changes(&self) -> usize {
         1
     }
+
+    /// Prepares the statements, once for a connection.
+    ///
+    /// # Errors
+    /// If SQLite refuses one.
+    fn prepare(connection: &Connection) -> rusqlite::Result<Self::Statements<'_>>;
 
     /// Makes these jobs in one transaction, which has begun, each in a savepoint of its own if it can fail alone. The answers
     /// are given once the transaction is on disk. Also returns whether anything was changed; if nothing was, the transaction
@@ -22,7 +30,10 @@ pub trait Job: Send + Sized + 'static {
     ///
     /// # Errors
     /// If the file cannot be written: none of the jobs is made.
-    fn make(connection: &Connection, jobs: &[&Self]) -> rusqlite::Result<(Vec<Outcome<Self>>, bool)>;
+    fn make(
+        statements: &mut Self::Statements<'_>,
+        jobs: &[&Self],
+    ) -> rusqlite::Result<(Vec<Outcome<Self>>, bool)>;
 }
 
 /// What became of a job.

@@ -120,12 +120,17 @@ mod tests {
     impl Job for Changes {
         type Answer = ();
         type Error = Unwritten;
+        type Statements<'c> = ();
+
+        fn prepare(_: &Connection) -> rusqlite::Result<()> {
+            Ok(())
+        }
 
         fn changes(&self) -> usize {
             self.0
         }
 
-        fn make(_: &Connection, jobs: &[&Self]) -> rusqlite::Result<(Vec<Outcome<Self>>, bool)> {
+        fn make((): &mut (), jobs: &[&Self]) -> rusqlite::Result<(Vec<Outcome<Self>>, bool)> {
             Ok((jobs.iter().map(|_| Ok(())).collect(), false))
         }
     }

@@ -60,7 +60,7 @@ impl<J: Job> Writer<J> {
 
     /// Makes a job and waits until it is on disk.
     pub(crate) fn write(&self, job: J) -> Outcome<J> {
-        let failed = "the writer has failed; it goes on with the next job";
+        let failed = "the writer has failed; it goes on with the next batch";
         self.shared.queue.push(job)?.recv().unwrap_or_else(|_| Err(Unwritten::Storage(failed.into()).into()))
     }
 
@@ -110,13 +110,14 @@ fn run<J: Job>(shared: &Shared<J>, first: Connection) {
 /// Commits what waits until the queue is closed, which is noted in the file, or until a commit has failed and the
 /// connection may be of no use. An error says that nothing could be tried.
 fn serve<J: Job>(shared: &Shared<J>, connection: &Connection) -> rusqlite::Result<()> {
+    let mut statements = J::prepare(connection)?;
     while shared.queue.wait() {
         let all = shared.queue.take();
         if file_at(&shared.path) != shared.file {
             refuse_all(all, &Unwritten::Replaced(shared.path.clone()));
             continue;
         }
-        match commit(connection, &all) {
+        match commit(connection, &mut statements, &all) {
             Ok((answers, changed)) => {
                 shared.commits.fetch_add(u64::from(changed), Ordering::Relaxed);
                 all.into_iter().zip(answers).for_each(|(waiting, answer)| waiting.answer(answer));
@@ -127,15 +128,20 @@ fn serve<J: Job>(shared: &Shared<J>, connection: &Connection) -> rusqlite::Resul
             }
         }
     }
+    drop(statements);
     set_meta(connection, "clean", 1)
 }
 
 /// Makes the jobs and commits once, if anything changed. An error concerns all of them: none was made.
-fn commit<J: Job>(connection: &Connection, all: &[Waiting<J>]) -> rusqlite::Result<(Vec<Outcome<J>>, bool)> {
+fn commit<J: Job>(
+    connection: &Connection,
+    statements: &mut J::Statements<'_>,
+    all: &[Waiting<J>],
+) -> rusqlite::Result<(Vec<Outcome<J>>, bool)> {
     let jobs: Vec<&J> = all.iter().map(|waiting| &waiting.job).collect();
-    let attempt = || {
+    let mut attempt = || {
         connection.execute_batch("BEGIN IMMEDIATE")?;
-        let (answers, changed) = J::make(connection, &jobs)?;
+        let (answers, changed) = J::make(statements, &jobs)?;
         connection.execute_batch(if changed { "COMMIT" } else { "ROLLBACK" })?;
         Ok((answers, changed))
     };

@@ -5,7 +5,7 @@
 use std::sync::Barrier;
 use std::thread;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Statement};
 use sluicegate_sqlite_file::{Job, Kind, OpenError, Outcome, SqliteFile, Unwritten};
 
 const NUMBERS_FORM: Kind = Kind {
@@ -29,12 +29,17 @@ struct Add(i64);
 impl Job for Add {
     type Answer = usize;
     type Error = Unwritten;
+    type Statements<'c> = Statement<'c>;
+
+    fn prepare(connection: &Connection) -> rusqlite::Result<Statement<'_>> {
+        connection.prepare("INSERT INTO numbers VALUES (?1)")
+    }
 
     /// Answers how many jobs were made together.
-    fn make(connection: &Connection, jobs: &[&Self]) -> rusqlite::Result<(Vec<Outcome<Self>>, bool)> {
+    fn make(insert: &mut Statement<'_>, jobs: &[&Self]) -> rusqlite::Result<(Vec<Outcome<Self>>, bool)> {
         for Add(number) in jobs {
             assert!(*number != 0, "a test asked for this panic");
-            connection.execute("INSERT INTO numbers VALUES (?1)", [number])?;
+            insert.execute([number])?;
         }
         Ok((jobs.iter().map(|_| Ok(jobs.len())).collect(), true))
     }

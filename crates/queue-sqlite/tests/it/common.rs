@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use sluicegate_queue::{Accepted, Bounds, Id, Message, Order, Taken};
+use sluicegate_queue::{Accepted, Bounds, Claimed, Id, Message, Order};
 use sluicegate_queue_sqlite::QueueFile;
 use tempfile::TempDir;
 
@@ -39,7 +39,7 @@ pub(crate) fn message(number: u64, consumer: &str) -> Message {
         key: consumer.as_bytes().to_vec(),
         consumer: consumer.to_owned(),
         owner: OWNER,
-        repeat: None,
+        idempotency: None,
         order: Order::None,
         accepted: NOW,
         expires: LATER,
@@ -52,8 +52,8 @@ pub(crate) fn accept(file: &QueueFile, message: Message) -> Accepted {
 }
 
 /// The numbers of messages.
-pub(crate) fn numbers(taken: &[Taken]) -> Vec<u64> {
-    taken.iter().map(|taken| u128::from_be_bytes(taken.id.0) as u64).collect()
+pub(crate) fn numbers(claimed: &[Claimed]) -> Vec<u64> {
+    claimed.iter().map(|claimed| u128::from_be_bytes(claimed.id.0) as u64).collect()
 }
 
 /// Another run of this program, which does only the test `name`, with an environment variable.

@@ -40,10 +40,10 @@ fn child() {
 /// Delivers so many messages, or all that are there if `rounds` is small.
 fn deliver(file: &QueueFile, rounds: usize, mut delivered: impl FnMut(u64)) {
     for _ in 0..rounds {
-        for taken in file.take(LIMIT, NOW, 3).unwrap() {
+        for claimed in file.claim(LIMIT, NOW, LATER, 3).unwrap() {
             let end = End::Delivered { answer: Vec::new() };
-            assert!(file.end(taken.id, taken.attempt, end, NOW, LATER).unwrap());
-            delivered(numbers(std::slice::from_ref(&taken))[0]);
+            assert!(file.end(claimed.id, claimed.attempt, end, NOW, LATER).unwrap());
+            delivered(numbers(std::slice::from_ref(&claimed))[0]);
         }
     }
 }
@@ -72,11 +72,11 @@ fn nothing_that_was_accepted_is_lost_by_a_kill() {
     let file = open(&path);
     let mut left = BTreeSet::new();
     loop {
-        let taken = file.take(LIMIT, NOW, 1_000).unwrap();
-        if taken.is_empty() {
+        let claimed = file.claim(LIMIT, NOW, LATER, 1_000).unwrap();
+        if claimed.is_empty() {
             break;
         }
-        numbers(&taken).into_iter().for_each(|number| assert!(left.insert(number), "{number} twice"));
+        numbers(&claimed).into_iter().for_each(|number| assert!(left.insert(number), "{number} twice"));
     }
     for number in &accepted {
         let entry = file.get(id(*number)).unwrap().unwrap_or_else(|| panic!("{number} is lost"));
@@ -94,10 +94,10 @@ fn attempts_of_a_process_that_died_are_made_again() {
     let (_folder, path) = place();
     let file = open(&path);
     accept(&file, message(1, "a"));
-    assert_eq!(file.take(LIMIT, NOW, 1).unwrap()[0].attempt, 1);
+    assert_eq!(file.claim(LIMIT, NOW, LATER, 1).unwrap()[0].attempt, 1);
     drop(file);
-    let taken = open(&path).take(LIMIT, NOW, 1).unwrap();
-    assert_eq!((numbers(&taken), taken[0].attempt), (vec![1], 2));
+    let claimed = open(&path).claim(LIMIT, NOW, LATER, 1).unwrap();
+    assert_eq!((numbers(&claimed), claimed[0].attempt), (vec![1], 2));
 }
 
 /// As after a power cut: the file and its log as they are on disk at some moment, while it is written.
@@ -114,7 +114,7 @@ fn a_copy_of_a_file_in_use_has_all_that_was_accepted_before_it() {
         let beside = |path: &Path| Path::new(&format!("{}-wal", path.display())).to_owned();
         fs::copy(&path, &copy).unwrap();
         fs::copy(beside(&path), beside(&copy)).unwrap();
-        let found = open(&copy).take(LIMIT, NOW, 1_000).unwrap();
+        let found = open(&copy).claim(LIMIT, NOW, LATER, 1_000).unwrap();
         assert_eq!(numbers(&found), (1..=number).collect::<Vec<_>>());
     }
 }

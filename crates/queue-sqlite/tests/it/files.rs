@@ -8,7 +8,7 @@ use std::{env, fs};
 use sluicegate_queue::Message;
 use sluicegate_queue_sqlite::{OpenError, QueueError, QueueFile};
 
-use crate::common::{BOUNDS, LIMIT, NOW, accept, again, message, numbers, open, place};
+use crate::common::{BOUNDS, LATER, LIMIT, NOW, accept, again, message, numbers, open, place};
 
 /// The path of the file, for the child.
 const FILE: &str = "QUEUE_SQLITE_TEST_FULL";
@@ -42,7 +42,7 @@ fn a_queue_is_for_one_gateway() {
     file.release_lock();
     let next = open(&path);
     assert_eq!(file.accept(message(2, "a"), BOUNDS), Err(QueueError::Released));
-    assert_eq!(numbers(&next.take(LIMIT, NOW, 1).unwrap()), [1]);
+    assert_eq!(numbers(&next.claim(LIMIT, NOW, LATER, 1).unwrap()), [1]);
 }
 
 /// The child, which may write files of 512 kB only.
@@ -64,5 +64,5 @@ fn a_full_disk_refuses_a_message_and_keeps_the_others() {
     shell.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\""]).arg(env::current_exe().unwrap());
     let mut child = again("files::child", shell, (FILE, &path));
     assert!(child.0.wait().unwrap().success());
-    assert_eq!(numbers(&open(&path).take(LIMIT, NOW, 5).unwrap()), [1, 3]);
+    assert_eq!(numbers(&open(&path).claim(LIMIT, NOW, LATER, 5).unwrap()), [1, 3]);
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sluicegate_queue::{Bounds, State};
 use sluicegate_queue_sqlite::QueueFile;
 
-use crate::common::{LIMIT, NOW, accept, id, message, open, place};
+use crate::common::{LATER, LIMIT, NOW, accept, id, message, open, place};
 
 #[test]
 fn those_who_wait_share_a_commit() {
@@ -26,7 +26,7 @@ fn those_who_wait_share_a_commit() {
     });
     let commits = file.commits() - before;
     assert!(commits < 800, "{commits} commits for 1,600 messages");
-    assert_eq!(file.take(LIMIT, NOW, 10_000).unwrap().len(), 1_600);
+    assert_eq!(file.claim(LIMIT, NOW, LATER, 10_000).unwrap().len(), 1_600);
 }
 
 /// Two threads never get the same message.
@@ -35,24 +35,24 @@ fn a_message_is_taken_once() {
     let (_folder, path) = place();
     let file = open(&path);
     (0..500).for_each(|n| _ = accept(&file, message(n, &format!("c{}", n % 9))));
-    let taken: Vec<u128> = thread::scope(|scope| {
+    let claimed: Vec<u128> = thread::scope(|scope| {
         let all: Vec<_> = (0..8)
             .map(|_| {
                 scope.spawn(|| {
                     let mut mine = Vec::new();
                     loop {
-                        let taken = file.take(LIMIT, NOW, 7).unwrap();
-                        if taken.is_empty() {
+                        let claimed = file.claim(LIMIT, NOW, LATER, 7).unwrap();
+                        if claimed.is_empty() {
                             return mine;
                         }
-                        mine.extend(taken.iter().map(|taken| u128::from_be_bytes(taken.id.0)));
+                        mine.extend(claimed.iter().map(|claimed| u128::from_be_bytes(claimed.id.0)));
                     }
                 })
             })
             .collect();
         all.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
-    let mut sorted = taken.clone();
+    let mut sorted = claimed.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, (0..500).collect::<Vec<u128>>());
 }
@@ -74,7 +74,7 @@ fn a_long_queue_is_opened_and_used_quickly() {
     let rounds = 200;
     let begun = Instant::now();
     for round in 0..rounds {
-        assert_eq!(file.take(LIMIT, NOW, 1).unwrap().len(), 1);
+        assert_eq!(file.claim(LIMIT, NOW, LATER, 1).unwrap().len(), 1);
         accept_many(&file, MANY + round);
     }
     assert_eq!(file.get(id(MANY / 2)).unwrap().unwrap().state, State::Waiting);

@@ -2,14 +2,14 @@
 
 use proptest::prelude::*;
 use sluicegate_queue::{End, Message, Order, State};
-use sluicegate_queue_sqlite::{Cancelled, Which};
+use sluicegate_queue_sqlite::{Cancelled, DeadLetters};
 
 use crate::common::{BOUNDS, LATER, LIMIT, NOW, OWNER, id, message, open, place};
 
 #[derive(Clone, Debug)]
 enum Call {
     Accept { consumer: u8, ordered: bool, ttl: u64 },
-    Take(usize),
+    Claim(usize),
     End(usize, u8),
     Cancel(usize),
     Pass(u64),
@@ -33,7 +33,7 @@ fn call() -> impl Strategy<Value = Call> {
     prop_oneof![
         6 => (0_u8..4, any::<bool>(), 1_u64..40)
             .prop_map(|(consumer, ordered, ttl)| Call::Accept { consumer, ordered, ttl }),
-        5 => (1_usize..4).prop_map(Call::Take),
+        5 => (1_usize..4).prop_map(Call::Claim),
         6 => (0_usize..20, 0_u8..4).prop_map(|(at, how)| Call::End(at, how)),
         1 => (0_usize..20).prop_map(Call::Cancel),
         3 => (1_u64..15).prop_map(Call::Pass),
@@ -44,7 +44,7 @@ fn call() -> impl Strategy<Value = Call> {
 }
 
 /// Whether an earlier message of its key has not ended. What was tried again as a dead letter keeps its number.
-fn is_behind(all: &[Known], at: usize) -> bool {
+fn is_blocked(all: &[Known], at: usize) -> bool {
     let one = &all[at];
     one.ordered
         && all.iter().enumerate().any(|(other, known)| {
@@ -53,7 +53,7 @@ fn is_behind(all: &[Known], at: usize) -> bool {
 }
 
 fn is_active(state: State) -> bool {
-    matches!(state, State::Waiting | State::Taken)
+    matches!(state, State::Waiting | State::Claimed)
 }
 
 /// After one has ended: the first one of its key that is behind waits for its turn.
@@ -61,7 +61,7 @@ fn promote(all: &mut [Known], at: usize) {
     let (key, ordered) = (all[at].key, all[at].ordered);
     let next = all
         .iter_mut()
-        .filter(|known| ordered && known.ordered && known.key == key && known.state == State::Behind)
+        .filter(|known| ordered && known.ordered && known.key == key && known.state == State::Blocked)
         .min_by_key(|known| known.number);
     if let Some(next) = next {
         next.state = State::Waiting;
@@ -70,7 +70,7 @@ fn promote(all: &mut [Known], at: usize) {
 
 fn finish(all: &mut [Known], at: usize, state: State) {
     let was = std::mem::replace(&mut all[at].state, state);
-    if was != State::Behind {
+    if was != State::Blocked {
         promote(all, at);
     }
 }
@@ -92,25 +92,35 @@ proptest! {
                         number, key: consumer, ordered, state: State::Waiting, due: now, expires, attempts: 0,
                     };
                     all.push(known);
-                    if is_behind(&all, all.len() - 1) {
-                        all.last_mut().unwrap().state = State::Behind;
+                    if is_blocked(&all, all.len() - 1) {
+                        all.last_mut().unwrap().state = State::Blocked;
                     }
                     let message = Message {
                         order, accepted: now, expires, ..message(number, &format!("c{consumer}"))
                     };
                     file.accept(message, BOUNDS).unwrap().unwrap();
                 }
-                Call::Take(most) => {
-                    let taken = file.take(LIMIT, now, most).unwrap();
-                    let due = all.iter().filter(|k| k.state == State::Waiting && k.due <= now).count();
-                    prop_assert_eq!(taken.len(), due.min(most));
-                    for one in taken {
+                Call::Claim(max) => {
+                    let claimed = file.claim(LIMIT, now, LATER, max).unwrap();
+                    prop_assert!(claimed.len() <= max);
+                    // Those whose time is over have ended, which may have let others of their key wait.
+                    while let Some(at) = all.iter().position(|known| {
+                        known.state == State::Waiting
+                            && known.expires <= now
+                            && file.get(id(known.number)).unwrap().unwrap().state == State::Expired
+                    }) {
+                        finish(&mut all, at, State::Expired);
+                    }
+                    let is_full = claimed.len() == max;
+                    for one in claimed {
                         let known = &mut all[u128::from_be_bytes(one.id.0) as usize];
-                        prop_assert!(known.state == State::Waiting && known.due <= now);
-                        known.state = State::Taken;
+                        prop_assert!(known.state == State::Waiting && known.due <= now && now < known.expires);
+                        known.state = State::Claimed;
                         known.attempts += 1;
                         prop_assert_eq!(one.attempt, known.attempts);
                     }
+                    let is_due = |known: &Known| known.state == State::Waiting && known.due <= now;
+                    prop_assert!(is_full || !all.iter().any(is_due), "a message that is due is left");
                 }
                 Call::End(at, how) => {
                     let Some(at) = (!all.is_empty()).then(|| at % all.len()) else { continue };
@@ -120,9 +130,9 @@ proptest! {
                         0 => End::Delivered { answer: vec![1] },
                         1 => End::Again { due: now + 5, reason },
                         2 => End::Failed { reason },
-                        _ => End::Untried,
+                        _ => End::Released,
                     };
-                    let was_taken = all[at].state == State::Taken;
+                    let was_taken = all[at].state == State::Claimed;
                     let ended = file.end(id(all[at].number), attempt, end, now, LATER).unwrap();
                     prop_assert_eq!(ended, was_taken);
                     if was_taken {
@@ -137,7 +147,7 @@ proptest! {
                 Call::Cancel(at) => {
                     let Some(at) = (!all.is_empty()).then(|| at % all.len()) else { continue };
                     let state = all[at].state;
-                    let waits = matches!(state, State::Waiting | State::Behind);
+                    let waits = matches!(state, State::Waiting | State::Blocked);
                     let expected = if waits { Cancelled::Done } else { Cancelled::TooLate(state) };
                     prop_assert_eq!(file.cancel(id(all[at].number), OWNER, now, LATER).unwrap(), expected);
                     if waits {
@@ -148,14 +158,14 @@ proptest! {
                 Call::Expire => {
                     file.expire(now, LATER, 1_000).unwrap();
                     for at in 0..all.len() {
-                        let waits = matches!(all[at].state, State::Waiting | State::Behind);
+                        let waits = matches!(all[at].state, State::Waiting | State::Blocked);
                         if waits && all[at].expires <= now {
                             finish(&mut all, at, State::Expired);
                         }
                     }
                 }
                 Call::Retry => {
-                    file.retry(Which::All(LIMIT.to_owned()), now, now + 20).unwrap();
+                    file.retry(DeadLetters::AllOf(LIMIT.to_owned()), now, now + 20).unwrap();
                     for at in 0..all.len() {
                         if all[at].state != State::Failed {
                             continue;
@@ -164,14 +174,14 @@ proptest! {
                             known.ordered && known.key == all[at].key && !known.state.has_ended()
                         });
                         let known = &mut all[at];
-                        known.state = if behind { State::Behind } else { State::Waiting };
+                        known.state = if behind { State::Blocked } else { State::Waiting };
                         (known.due, known.expires, known.attempts) = (now, now + 20, 0);
                     }
                 }
                 Call::Reopen => {
                     drop(file);
                     file = open(&path);
-                    all.iter_mut().filter(|k| k.state == State::Taken).for_each(|k| k.state = State::Waiting);
+                    all.iter_mut().filter(|k| k.state == State::Claimed).for_each(|k| k.state = State::Waiting);
                 }
             }
             for known in &all {

@@ -1,36 +1,45 @@
-//! The next messages are taken for an attempt.
+//! Attempts begin.
 
 use rusqlite::OptionalExtension;
-use sluicegate_queue::Taken;
+use sluicegate_queue::{Claimed, State};
 
+use crate::job::Times;
 use crate::rows::{id, signed, unsigned};
 use crate::transaction::Transaction;
 
-/// The most lanes that are looked at without finding a message that is due. The rest are looked at by the next call.
-const MAX_ASLEEP: usize = 1_000;
+/// The largest number of lanes and messages that a call looks at in vain. The rest is left to the next call.
+const MAX_IN_VAIN: usize = 1_000;
 
 /// A message that is due.
 struct Due {
     number: i64,
-    taken: Taken,
+    expires: u64,
+    claimed: Claimed,
 }
 
 impl Transaction<'_> {
-    /// Takes at most `most` messages of a queue that are due, of each consumer in turn.
-    pub(crate) fn take(&mut self, limit: &str, now: u64, most: usize) -> rusqlite::Result<Vec<Taken>> {
-        self.statements.wake_lanes.execute((limit, signed(now)))?;
-        let (mut all, mut asleep) = (Vec::new(), 0);
-        while all.len() < most && asleep < MAX_ASLEEP {
+    /// Begins an attempt for each of at most `max` messages of a queue that are due, of each consumer in turn. Messages whose
+    /// time is over are ended.
+    pub(crate) fn claim(&mut self, limit: &str, times: Times, max: usize) -> rusqlite::Result<Vec<Claimed>> {
+        self.statements.wake_lanes.execute((limit, signed(times.now)))?;
+        let (mut all, mut in_vain) = (Vec::new(), 0);
+        while all.len() < max && in_vain < MAX_IN_VAIN {
             let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
             let Some((consumer, turn)) = self.statements.next_lane.query_row([limit], read).optional()?
             else {
                 break;
             };
-            match self.next_of_lane(limit, &consumer, now)? {
-                Some(due) => all.push(self.begin(limit, turn, due)?),
+            match self.next_of_lane(limit, &consumer, times.now)? {
+                Some(due) if due.expires > times.now => all.push(self.begin(limit, turn, due)?),
+                Some(Due { claimed: Claimed { id, .. }, .. }) => {
+                    if let Some(message) = self.find(id)? {
+                        self.finish(&message, State::Expired, None, None, times)?;
+                    }
+                    in_vain += 1;
+                }
                 None => {
                     self.put_to_sleep(limit, &consumer)?;
-                    asleep += 1;
+                    in_vain += 1;
                 }
             }
         }
@@ -40,7 +49,7 @@ impl Transaction<'_> {
     /// The message of a lane that is due first.
     fn next_of_lane(&mut self, limit: &str, consumer: &str, now: u64) -> rusqlite::Result<Option<Due>> {
         let read = |row: &rusqlite::Row<'_>| {
-            let taken = Taken {
+            let claimed = Claimed {
                 id: id(row, 1)?,
                 key: row.get(2)?,
                 consumer: consumer.to_owned(),
@@ -48,22 +57,22 @@ impl Transaction<'_> {
                 accepted: unsigned(row.get(4)?),
                 request: Vec::new(),
             };
-            Ok(Due { number: row.get(0)?, taken })
+            Ok(Due { number: row.get(0)?, expires: unsigned(row.get(5)?), claimed })
         };
         self.statements.next_message.query_row((limit, consumer, signed(now)), read).optional()
     }
 
     /// Begins an attempt.
-    fn begin(&mut self, limit: &str, turn: i64, due: Due) -> rusqlite::Result<Taken> {
-        let Due { number, mut taken } = due;
+    fn begin(&mut self, limit: &str, turn: i64, due: Due) -> rusqlite::Result<Claimed> {
+        let Due { number, mut claimed, .. } = due;
         self.has_changed = true;
-        self.statements.take.execute([number])?;
-        self.statements.serve_lane.execute((limit, &taken.consumer, turn))?;
-        self.statements.remove_lane.execute((limit, &taken.consumer))?;
+        self.statements.claim.execute([number])?;
+        self.statements.serve_lane.execute((limit, &claimed.consumer, turn))?;
+        self.statements.remove_lane.execute((limit, &claimed.consumer))?;
         self.statements.set_turn.execute((limit, turn))?;
         let request = "SELECT request FROM requests WHERE number = ?1";
-        taken.request = self.connection.query_row(request, [number], |row| row.get(0))?;
-        Ok(taken)
+        claimed.request = self.connection.query_row(request, [number], |row| row.get(0))?;
+        Ok(claimed)
     }
 
     /// None of the messages of a lane is due: it is not looked at before one is.
