@@ -112,7 +112,7 @@ impl Transaction<'_> {
         self.count(limit, &Count { length: 1, bytes: size, accepted: 1, ..Count::default() })?;
         match is_blocked {
             true => Ok(()),
-            false => self.join_lane(limit, &message.consumer),
+            false => self.join_flow(limit, &message.consumer),
         }
     }
 }

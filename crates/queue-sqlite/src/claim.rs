@@ -7,7 +7,7 @@ use crate::job::Times;
 use crate::rows::{id, signed, unsigned};
 use crate::transaction::Transaction;
 
-/// The largest number of lanes and messages that a call looks at in vain. The rest is left to the next call.
+/// The largest number of flows and messages that a call looks at in vain. The rest is left to the next call.
 const MAX_IN_VAIN: usize = 1_000;
 
 /// A message that is due.
@@ -21,15 +21,15 @@ impl Transaction<'_> {
     /// Begins an attempt for each of at most `max` messages of a queue that are due, of each consumer in turn. Messages whose
     /// time is over are ended.
     pub(crate) fn claim(&mut self, limit: &str, times: Times, max: usize) -> rusqlite::Result<Vec<Claimed>> {
-        self.statements.wake_lanes.execute((limit, signed(times.now)))?;
+        self.statements.wake_flows.execute((limit, signed(times.now)))?;
         let (mut all, mut in_vain) = (Vec::new(), 0);
         while all.len() < max && in_vain < MAX_IN_VAIN {
             let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
-            let Some((consumer, turn)) = self.statements.next_lane.query_row([limit], read).optional()?
+            let Some((consumer, turn)) = self.statements.next_flow.query_row([limit], read).optional()?
             else {
                 break;
             };
-            match self.next_of_lane(limit, &consumer, times.now)? {
+            match self.next_of_flow(limit, &consumer, times.now)? {
                 Some(due) if due.expires > times.now => all.push(self.begin(limit, turn, due)?),
                 Some(Due { claimed: Claimed { id, .. }, .. }) => {
                     if let Some(message) = self.find(id)? {
@@ -46,8 +46,8 @@ impl Transaction<'_> {
         Ok(all)
     }
 
-    /// The message of a lane that is due first.
-    fn next_of_lane(&mut self, limit: &str, consumer: &str, now: u64) -> rusqlite::Result<Option<Due>> {
+    /// The message of a flow that is due first.
+    fn next_of_flow(&mut self, limit: &str, consumer: &str, now: u64) -> rusqlite::Result<Option<Due>> {
         let read = |row: &rusqlite::Row<'_>| {
             let claimed = Claimed {
                 id: id(row, 1)?,
@@ -67,22 +67,22 @@ impl Transaction<'_> {
         let Due { number, mut claimed, .. } = due;
         self.has_changed = true;
         self.statements.claim.execute([number])?;
-        self.statements.serve_lane.execute((limit, &claimed.consumer, turn))?;
-        self.statements.remove_lane.execute((limit, &claimed.consumer))?;
+        self.statements.serve_flow.execute((limit, &claimed.consumer, turn))?;
+        self.statements.remove_flow.execute((limit, &claimed.consumer))?;
         self.statements.set_turn.execute((limit, turn))?;
         let request = "SELECT request FROM requests WHERE number = ?1";
         claimed.request = self.connection.query_row(request, [number], |row| row.get(0))?;
         Ok(claimed)
     }
 
-    /// None of the messages of a lane is due: it is not looked at before one is.
+    /// None of the messages of a flow is due: it is not looked at before one is.
     fn put_to_sleep(&mut self, limit: &str, consumer: &str) -> rusqlite::Result<()> {
         self.has_changed = true;
         let due = self.statements.next_due.query_row((limit, consumer), |row| row.get::<_, i64>(0));
         match due.optional()? {
             Some(due) => self.statements.put_to_sleep.execute((limit, consumer, due))?,
             None => self.connection.execute(
-                "DELETE FROM lanes WHERE lim = ?1 AND consumer = ?2", // somebody else has edited the file
+                "DELETE FROM flows WHERE lim = ?1 AND consumer = ?2", // somebody else has edited the file
                 (limit, consumer),
             )?,
         };

@@ -39,7 +39,7 @@ impl Transaction<'_> {
         reason: Option<&str>,
     ) -> rusqlite::Result<()> {
         self.statements.wait_again.execute((message.number, due, attempts, reason))?;
-        self.join_lane(&message.limit, &message.consumer)
+        self.join_flow(&message.limit, &message.consumer)
     }
 
     /// Cancels a message of this owner that waits.
@@ -93,7 +93,7 @@ impl Transaction<'_> {
             )?;
             self.count(limit, &Count { length: 1, failed: -1, ended: -1, ..Count::default() })?;
             if !is_blocked {
-                self.join_lane(limit, consumer)?;
+                self.join_flow(limit, consumer)?;
             }
         }
         Ok(names.len() as u64)

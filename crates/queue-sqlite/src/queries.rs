@@ -81,8 +81,8 @@ pub(crate) fn figures(connection: &Connection) -> Result<Vec<(String, Figures)>,
 
 /// When the next message of a queue may be due, 0 if one may be now; `None` if none waits.
 pub(crate) fn next_due(connection: &Connection, limit: &str) -> Result<Option<u64>, QueueError> {
-    let sql = "SELECT CASE WHEN EXISTS (SELECT 1 FROM lanes WHERE lim = ?1 AND ready = 1) THEN 0
-               ELSE (SELECT min(due) FROM lanes WHERE lim = ?1 AND ready = 0) END";
+    let sql = "SELECT CASE WHEN EXISTS (SELECT 1 FROM flows WHERE lim = ?1 AND ready = 1) THEN 0
+               ELSE (SELECT min(due) FROM flows WHERE lim = ?1 AND ready = 0) END";
     let due: Option<i64> = connection.query_row(sql, [limit], |row| row.get(0))?;
     Ok(due.map(unsigned))
 }

@@ -3,7 +3,7 @@
 use sluicegate_sqlite_file::Kind;
 
 /// The columns `state` have the numbers of [`State`](sluicegate_queue::State). Bodies are in a table of their own, so that
-/// those who look for messages do not read them. Each consumer that has messages waiting has a lane, so that the next
+/// those who look for messages do not read them. Each consumer that has messages waiting has a flow, so that the next
 /// message is found without looking at all of them.
 const TABLES: &str = "
     CREATE TABLE messages (
@@ -37,17 +37,17 @@ const TABLES: &str = "
     CREATE INDEX messages_by_expiry ON messages (expires) WHERE state < 2;
     CREATE INDEX messages_to_remove ON messages (keep_until) WHERE keep_until IS NOT NULL;
     CREATE UNIQUE INDEX messages_by_idempotency ON messages (idempotency) WHERE idempotency IS NOT NULL;
-    CREATE TABLE lanes (
+    CREATE TABLE flows (
         lim TEXT NOT NULL,
         consumer TEXT NOT NULL,
         waiting INTEGER NOT NULL,   -- messages in state 0
-        turn INTEGER NOT NULL,      -- the lane with the lowest is next
+        turn INTEGER NOT NULL,      -- the flow with the lowest is next
         ready INTEGER NOT NULL,     -- 0: none of its messages is due before `due`
         due INTEGER NOT NULL,
         PRIMARY KEY (lim, consumer)
     ) WITHOUT ROWID;
-    CREATE INDEX lanes_ready ON lanes (lim, turn, consumer) WHERE ready = 1;
-    CREATE INDEX lanes_asleep ON lanes (lim, due) WHERE ready = 0;
+    CREATE INDEX flows_ready ON flows (lim, turn, consumer) WHERE ready = 1;
+    CREATE INDEX flows_asleep ON flows (lim, due) WHERE ready = 0;
     CREATE TABLE queues (
         lim TEXT NOT NULL PRIMARY KEY,
         length INTEGER NOT NULL DEFAULT 0,      -- messages in states 0, 1 and 2
@@ -55,7 +55,7 @@ const TABLES: &str = "
         failed INTEGER NOT NULL DEFAULT 0,      -- messages in state 4
         accepted INTEGER NOT NULL DEFAULT 0,    -- since the queue exists
         ended INTEGER NOT NULL DEFAULT 0,
-        turn INTEGER NOT NULL DEFAULT 0         -- that of the lane that was served last
+        turn INTEGER NOT NULL DEFAULT 0         -- that of the flow that was served last
     ) WITHOUT ROWID;
 ";
 
@@ -63,7 +63,7 @@ const PROBES: [&str; 4] = [
     "SELECT id, lim, key, consumer, owner, idempotency, content, ordered, ordinal, state, due, accepted, expires, attempts, size, \
      ended, keep_until, reason, answer FROM messages LIMIT 1",
     "SELECT number, request FROM requests LIMIT 1",
-    "SELECT lim, consumer, waiting, turn, ready, due FROM lanes LIMIT 1",
+    "SELECT lim, consumer, waiting, turn, ready, due FROM flows LIMIT 1",
     "SELECT lim, length, bytes, failed, accepted, ended, turn FROM queues LIMIT 1",
 ];
 

@@ -11,16 +11,16 @@ pub(crate) struct Statements<'c> {
     pub(crate) add: Statement<'c>,
     pub(crate) add_request: Statement<'c>,
     pub(crate) is_blocked: Statement<'c>,
-    pub(crate) join_lane: Statement<'c>,
-    pub(crate) leave_lane: Statement<'c>,
-    pub(crate) remove_lane: Statement<'c>,
-    pub(crate) wake_lanes: Statement<'c>,
-    pub(crate) next_lane: Statement<'c>,
+    pub(crate) join_flow: Statement<'c>,
+    pub(crate) leave_flow: Statement<'c>,
+    pub(crate) remove_flow: Statement<'c>,
+    pub(crate) wake_flows: Statement<'c>,
+    pub(crate) next_flow: Statement<'c>,
     pub(crate) next_message: Statement<'c>,
     pub(crate) next_due: Statement<'c>,
     pub(crate) put_to_sleep: Statement<'c>,
     pub(crate) claim: Statement<'c>,
-    pub(crate) serve_lane: Statement<'c>,
+    pub(crate) serve_flow: Statement<'c>,
     pub(crate) set_turn: Statement<'c>,
     pub(crate) find: Statement<'c>,
     pub(crate) wait_again: Statement<'c>,
@@ -51,16 +51,16 @@ impl<'c> Statements<'c> {
             is_blocked: prepare(
                 "SELECT 1 FROM messages WHERE lim = ?1 AND key = ?2 AND ordered = 1 AND state < 3 AND number <> ?3 LIMIT 1",
             )?,
-            join_lane: prepare(
-                "INSERT INTO lanes (lim, consumer, waiting, turn, ready, due)
+            join_flow: prepare(
+                "INSERT INTO flows (lim, consumer, waiting, turn, ready, due)
                  VALUES (?1, ?2, 1, (SELECT turn FROM queues WHERE lim = ?1), 1, 0)
                  ON CONFLICT DO UPDATE SET waiting = waiting + 1, ready = 1",
             )?,
-            leave_lane: prepare("UPDATE lanes SET waiting = waiting - 1 WHERE lim = ?1 AND consumer = ?2")?,
-            remove_lane: prepare("DELETE FROM lanes WHERE lim = ?1 AND consumer = ?2 AND waiting <= 0")?,
-            wake_lanes: prepare("UPDATE lanes SET ready = 1 WHERE lim = ?1 AND ready = 0 AND due <= ?2")?,
-            next_lane: prepare(
-                "SELECT consumer, turn FROM lanes WHERE lim = ?1 AND ready = 1 ORDER BY turn, consumer LIMIT 1",
+            leave_flow: prepare("UPDATE flows SET waiting = waiting - 1 WHERE lim = ?1 AND consumer = ?2")?,
+            remove_flow: prepare("DELETE FROM flows WHERE lim = ?1 AND consumer = ?2 AND waiting <= 0")?,
+            wake_flows: prepare("UPDATE flows SET ready = 1 WHERE lim = ?1 AND ready = 0 AND due <= ?2")?,
+            next_flow: prepare(
+                "SELECT consumer, turn FROM flows WHERE lim = ?1 AND ready = 1 ORDER BY turn, consumer LIMIT 1",
             )?,
             next_message: prepare(
                 "SELECT number, id, key, attempts, accepted, expires FROM messages
@@ -70,11 +70,11 @@ impl<'c> Statements<'c> {
                 "SELECT due FROM messages WHERE lim = ?1 AND consumer = ?2 AND state = 0 ORDER BY due LIMIT 1",
             )?,
             put_to_sleep: prepare(
-                "UPDATE lanes SET ready = 0, due = ?3 WHERE lim = ?1 AND consumer = ?2",
+                "UPDATE flows SET ready = 0, due = ?3 WHERE lim = ?1 AND consumer = ?2",
             )?,
             claim: prepare("UPDATE messages SET state = 2, attempts = attempts + 1 WHERE number = ?1")?,
-            serve_lane: prepare(
-                "UPDATE lanes SET waiting = waiting - 1, turn = ?3 + 1 WHERE lim = ?1 AND consumer = ?2",
+            serve_flow: prepare(
+                "UPDATE flows SET waiting = waiting - 1, turn = ?3 + 1 WHERE lim = ?1 AND consumer = ?2",
             )?,
             set_turn: prepare("UPDATE queues SET turn = max(turn, ?2) WHERE lim = ?1")?,
             find: prepare(

@@ -109,18 +109,18 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// One more message of the lane waits for its turn.
-    pub(crate) fn join_lane(&mut self, limit: &str, consumer: &str) -> rusqlite::Result<()> {
+    /// One more message of the flow waits for its turn.
+    pub(crate) fn join_flow(&mut self, limit: &str, consumer: &str) -> rusqlite::Result<()> {
         self.has_changed = true;
-        self.statements.join_lane.execute((limit, consumer))?;
+        self.statements.join_flow.execute((limit, consumer))?;
         Ok(())
     }
 
-    /// One message fewer of the lane waits. A lane in which none waits is removed.
-    pub(crate) fn leave_lane(&mut self, limit: &str, consumer: &str) -> rusqlite::Result<()> {
+    /// One message fewer of the flow waits. A flow in which none waits is removed.
+    pub(crate) fn leave_flow(&mut self, limit: &str, consumer: &str) -> rusqlite::Result<()> {
         self.has_changed = true;
-        self.statements.leave_lane.execute((limit, consumer))?;
-        self.statements.remove_lane.execute((limit, consumer))?;
+        self.statements.leave_flow.execute((limit, consumer))?;
+        self.statements.remove_flow.execute((limit, consumer))?;
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl Transaction<'_> {
         times: Times,
     ) -> rusqlite::Result<()> {
         if message.state == State::Waiting {
-            self.leave_lane(&message.limit, &message.consumer)?;
+            self.leave_flow(&message.limit, &message.consumer)?;
         }
         let number = message.number;
         let (now, keep_until) = (signed(times.now), signed(times.keep_until));
@@ -158,7 +158,7 @@ impl Transaction<'_> {
         let next = self.statements.next_of_key.query_row((limit, key), read).optional()?;
         if let Some((number, consumer)) = next {
             self.statements.promote.execute([number])?;
-            self.join_lane(limit, &consumer)?;
+            self.join_flow(limit, &consumer)?;
         }
         Ok(())
     }
