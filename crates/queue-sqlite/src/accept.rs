@@ -1,7 +1,7 @@
 //! A message is stored.
 
 use rusqlite::OptionalExtension;
-use sluicegate_queue::{Accepted, Bounds, Id, Message, Order, Refused, State};
+use sluicegate_queue::{Accepted, Bounds, Id, MAX_OF_KEY, Message, Order, Refused, State};
 
 use crate::rows::{id, signed, unsigned};
 use crate::transaction::{Count, Transaction};
@@ -23,6 +23,7 @@ struct Known {
     is_same: bool,
     ordinal: u64,
     limit: String,
+    key: Vec<u8>,
 }
 
 impl Transaction<'_> {
@@ -44,9 +45,10 @@ impl Transaction<'_> {
             return Ok(Err(Refused::Full { length: queue.length }));
         }
         self.statements.add_queue.execute([limit])?;
+        let of_key = self.of_key(limit, &message.key)?;
         self.store(message, queue.accepted)?;
         let ahead = queue.accepted.saturating_sub(queue.ended);
-        Ok(Ok(Accepted { id: message.id, ahead, is_duplicate: false }))
+        Ok(Ok(Accepted { id: message.id, ahead, of_key, is_duplicate: false }))
     }
 
     /// A message that has the name or the `Idempotency-Key` of this one.
@@ -59,7 +61,13 @@ impl Transaction<'_> {
                 true => row.get::<_, [u8; 32]>(2)? == message.owner,
                 false => row.get::<_, Option<Vec<u8>>>(1)? == content,
             };
-            Ok(Known { id: known, is_same, ordinal: unsigned(row.get(3)?), limit: row.get(4)? })
+            Ok(Known {
+                id: known,
+                is_same,
+                ordinal: unsigned(row.get(3)?),
+                limit: row.get(4)?,
+                key: row.get(5)?,
+            })
         };
         self.statements.known.query_row((&message.id.0[..], key), read).optional()
     }
@@ -71,7 +79,13 @@ impl Transaction<'_> {
         }
         let ended = self.queue(&known.limit)?.unwrap_or_default().ended;
         let ahead = known.ordinal.saturating_sub(ended);
-        Ok(Ok(Accepted { id: known.id, ahead, is_duplicate: true }))
+        let of_key = self.of_key(&known.limit, &known.key)?;
+        Ok(Ok(Accepted { id: known.id, ahead, of_key, is_duplicate: true }))
+    }
+
+    /// How many messages of a key have not ended.
+    fn of_key(&mut self, limit: &str, key: &[u8]) -> rusqlite::Result<u64> {
+        self.statements.of_key.query_row((limit, key, signed(MAX_OF_KEY)), |row| row.get(0)).map(unsigned)
     }
 
     fn queue(&mut self, limit: &str) -> rusqlite::Result<Option<Queue>> {

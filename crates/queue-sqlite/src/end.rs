@@ -26,7 +26,13 @@ impl Transaction<'_> {
             End::Again { due, reason } => {
                 self.wait_again(&message, Some(signed(*due)), attempt, Some(reason))?;
             }
-            End::Released => self.wait_again(&message, None, attempt.saturating_sub(1), None)?,
+            End::Released { until } => {
+                self.wait_again(&message, None, attempt.saturating_sub(1), None)?;
+                if let Some(until) = until {
+                    let flow = (&message.limit, &message.consumer, signed(*until));
+                    self.statements.pause_flow.execute(flow)?;
+                }
+            }
         }
         Ok(true)
     }

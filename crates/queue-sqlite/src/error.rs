@@ -33,6 +33,13 @@ pub enum QueueError {
     Storage(String),
 }
 
+impl QueueError {
+    /// What has become of a call whose reply was dropped.
+    pub fn failed() -> Self {
+        Unwritten::failed().into()
+    }
+}
+
 impl From<Unwritten> for QueueError {
     fn from(why: Unwritten) -> Self {
         match why {

@@ -1,5 +1,6 @@
 //! What is written.
 
+use crate::error::QueueError;
 use sluicegate_queue::{Accepted, Bounds, Claimed, End, Id, Message, Refused, State};
 
 /// One change of the file.
@@ -25,6 +26,33 @@ pub(crate) enum Answer {
     Cancelled(Cancelled),
     /// How many messages were changed.
     Count(u64),
+}
+
+impl Answer {
+    pub(crate) fn accepted(self) -> Result<Result<Accepted, Refused>, QueueError> {
+        if let Self::Accepted(accepted) = self { Ok(accepted) } else { Err(self.unexpected()) }
+    }
+
+    pub(crate) fn claimed(self) -> Result<Vec<Claimed>, QueueError> {
+        if let Self::Claimed(claimed) = self { Ok(claimed) } else { Err(self.unexpected()) }
+    }
+
+    pub(crate) fn ended(self) -> Result<bool, QueueError> {
+        if let Self::Ended(was_in_progress) = self { Ok(was_in_progress) } else { Err(self.unexpected()) }
+    }
+
+    pub(crate) fn cancelled(self) -> Result<Cancelled, QueueError> {
+        if let Self::Cancelled(cancelled) = self { Ok(cancelled) } else { Err(self.unexpected()) }
+    }
+
+    pub(crate) fn count(self) -> Result<u64, QueueError> {
+        if let Self::Count(count) = self { Ok(count) } else { Err(self.unexpected()) }
+    }
+
+    #[cold]
+    fn unexpected(&self) -> QueueError {
+        QueueError::Storage(format!("the writer has answered another question: {self:?}"))
+    }
 }
 
 /// When a message ends, and when it is removed.

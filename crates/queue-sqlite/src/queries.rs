@@ -86,3 +86,17 @@ pub(crate) fn next_due(connection: &Connection, limit: &str) -> Result<Option<u6
     let due: Option<i64> = connection.query_row(sql, [limit], |row| row.get(0))?;
     Ok(due.map(unsigned))
 }
+
+/// Whether messages of a key have to be delivered before a new one: one is due, or with `in_order` one has not ended.
+pub(crate) fn has_backlog(
+    connection: &Connection,
+    limit: &str,
+    key: &[u8],
+    in_order: bool,
+    now: u64,
+) -> Result<bool, QueueError> {
+    let mut statement = connection.prepare(
+        "SELECT 1 FROM messages WHERE lim = ?1 AND key = ?2 AND state < 3 AND (?3 OR (state = 0 AND due <= ?4)) LIMIT 1",
+    )?;
+    Ok(statement.exists((limit, key, in_order, signed(now)))?)
+}

@@ -46,10 +46,20 @@ impl QueueFile {
     /// # Errors
     /// If the file cannot be written. The inner result says why the queue refuses the message.
     pub fn accept(&self, message: Message, bounds: Bounds) -> Result<Result<Accepted, Refused>, QueueError> {
-        match self.0.write(Change::Accept(Box::new(message), bounds))? {
-            Answer::Accepted(accepted) => Ok(accepted),
-            other => Err(unexpected(&other)),
-        }
+        self.write(Change::Accept(Box::new(message), bounds), Answer::accepted)
+    }
+
+    /// The same without blocking: `reply` is called when the message is on disk.
+    ///
+    /// # Errors
+    /// If nothing is written, and `reply` not called.
+    pub fn accept_then(
+        &self,
+        message: Message,
+        bounds: Bounds,
+        reply: impl FnOnce(Result<Result<Accepted, Refused>, QueueError>) + Send + 'static,
+    ) -> Result<(), QueueError> {
+        self.write_then(Change::Accept(Box::new(message), bounds), Answer::accepted, reply)
     }
 
     /// Begins an attempt for each of at most `max` messages of a limit that are due, of each consumer in turn; it ends with
@@ -65,10 +75,23 @@ impl QueueFile {
         max: usize,
     ) -> Result<Vec<Claimed>, QueueError> {
         let times = Times { now, keep_until };
-        match self.0.write(Change::Claim { limit: limit.to_owned(), times, max })? {
-            Answer::Claimed(claimed) => Ok(claimed),
-            other => Err(unexpected(&other)),
-        }
+        self.write(Change::Claim { limit: limit.to_owned(), times, max }, Answer::claimed)
+    }
+
+    /// The same without blocking: `reply` is called when the attempts are on disk.
+    ///
+    /// # Errors
+    /// If nothing is written, and `reply` not called.
+    pub fn claim_then(
+        &self,
+        limit: &str,
+        now: u64,
+        keep_until: u64,
+        max: usize,
+        reply: impl FnOnce(Result<Vec<Claimed>, QueueError>) + Send + 'static,
+    ) -> Result<(), QueueError> {
+        let times = Times { now, keep_until };
+        self.write_then(Change::Claim { limit: limit.to_owned(), times, max }, Answer::claimed, reply)
     }
 
     /// Ends an attempt. A message that ends with it can be seen until `keep_until`. Returns whether the attempt was still in
@@ -77,10 +100,23 @@ impl QueueFile {
     /// # Errors
     /// If the file cannot be written.
     pub fn end(&self, id: Id, attempt: u32, end: End, now: u64, keep_until: u64) -> Result<bool, QueueError> {
-        match self.0.write(Change::End { id, attempt, end, times: Times { now, keep_until } })? {
-            Answer::Ended(was_in_progress) => Ok(was_in_progress),
-            other => Err(unexpected(&other)),
-        }
+        self.write(Change::End { id, attempt, end, times: Times { now, keep_until } }, Answer::ended)
+    }
+
+    /// The same without blocking: `reply` is called when the end is on disk.
+    ///
+    /// # Errors
+    /// If nothing is written, and `reply` not called.
+    pub fn end_then(
+        &self,
+        (id, attempt): (Id, u32),
+        end: End,
+        now: u64,
+        keep_until: u64,
+        reply: impl FnOnce(Result<bool, QueueError>) + Send + 'static,
+    ) -> Result<(), QueueError> {
+        let times = Times { now, keep_until };
+        self.write_then(Change::End { id, attempt, end, times }, Answer::ended, reply)
     }
 
     /// Cancels a message of this owner that waits. It can be seen until `keep_until`.
@@ -94,10 +130,7 @@ impl QueueFile {
         now: u64,
         keep_until: u64,
     ) -> Result<Cancelled, QueueError> {
-        match self.0.write(Change::Cancel { id, owner, times: Times { now, keep_until } })? {
-            Answer::Cancelled(cancelled) => Ok(cancelled),
-            other => Err(unexpected(&other)),
-        }
+        self.write(Change::Cancel { id, owner, times: Times { now, keep_until } }, Answer::cancelled)
     }
 
     /// Ends at most `max` messages whose time is over, which can then be seen until `keep_until`, and removes as many that
@@ -158,20 +191,34 @@ impl QueueFile {
         self.0.read(|connection| queries::next_due(connection, limit))
     }
 
+    /// Whether messages of this key have to be delivered before a new one: one is due at `now`, or with `in_order` one has not
+    /// ended.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn has_backlog(&self, limit: &str, key: &[u8], in_order: bool, now: u64) -> Result<bool, QueueError> {
+        self.0.read(|connection| queries::has_backlog(connection, limit, key, in_order, now))
+    }
+
     /// How many transactions have been committed since the file was opened; calls that shared one count once.
     pub fn commits(&self) -> u64 {
         self.0.commits()
     }
 
     fn count(&self, change: Change) -> Result<u64, QueueError> {
-        match self.0.write(change)? {
-            Answer::Count(count) => Ok(count),
-            other => Err(unexpected(&other)),
-        }
+        self.write(change, Answer::count)
     }
-}
 
-#[cold]
-fn unexpected(answer: &Answer) -> QueueError {
-    QueueError::Storage(format!("the writer has answered another question: {answer:?}"))
+    fn write<T>(&self, change: Change, read: fn(Answer) -> Result<T, QueueError>) -> Result<T, QueueError> {
+        self.0.write(change).and_then(read)
+    }
+
+    fn write_then<T: 'static>(
+        &self,
+        change: Change,
+        read: fn(Answer) -> Result<T, QueueError>,
+        reply: impl FnOnce(Result<T, QueueError>) + Send + 'static,
+    ) -> Result<(), QueueError> {
+        self.0.write_then(change, move |outcome| reply(outcome.and_then(read))).map_err(Into::into)
+    }
 }

@@ -30,7 +30,7 @@ const TABLES: &str = "
     );
     CREATE TABLE requests (number INTEGER PRIMARY KEY, request BLOB NOT NULL);
     CREATE INDEX messages_waiting ON messages (lim, consumer, due, number) WHERE state = 0;
-    CREATE INDEX messages_by_key ON messages (lim, key, number) WHERE ordered = 1 AND state < 3;
+    CREATE INDEX messages_by_key ON messages (lim, key, number) WHERE state < 3;
     CREATE INDEX messages_unfinished ON messages (lim, number) WHERE state < 3;
     CREATE INDEX messages_claimed ON messages (number) WHERE state = 2;
     CREATE INDEX messages_failed ON messages (lim, number) WHERE state = 4;
@@ -43,6 +43,7 @@ const TABLES: &str = "
         waiting INTEGER NOT NULL,   -- messages in state 0
         turn INTEGER NOT NULL,      -- the flow with the lowest is next
         ready INTEGER NOT NULL,     -- 0: none of its messages is due before `due`
+        paused INTEGER NOT NULL,    -- 1: nor is any that will be accepted before `due`
         due INTEGER NOT NULL,
         PRIMARY KEY (lim, consumer)
     ) WITHOUT ROWID;
@@ -63,7 +64,7 @@ const PROBES: [&str; 4] = [
     "SELECT id, lim, key, consumer, owner, idempotency, content, ordered, ordinal, state, due, accepted, expires, attempts, size, \
      ended, keep_until, reason, answer FROM messages LIMIT 1",
     "SELECT number, request FROM requests LIMIT 1",
-    "SELECT lim, consumer, waiting, turn, ready, due FROM flows LIMIT 1",
+    "SELECT lim, consumer, waiting, turn, ready, paused, due FROM flows LIMIT 1",
     "SELECT lim, length, bytes, failed, accepted, ended, turn FROM queues LIMIT 1",
 ];
 

@@ -7,6 +7,7 @@ pub(crate) struct Statements<'c> {
     pub(crate) known: Statement<'c>,
     pub(crate) queue: Statement<'c>,
     pub(crate) add_queue: Statement<'c>,
+    pub(crate) of_key: Statement<'c>,
     pub(crate) count: Statement<'c>,
     pub(crate) add: Statement<'c>,
     pub(crate) add_request: Statement<'c>,
@@ -19,6 +20,7 @@ pub(crate) struct Statements<'c> {
     pub(crate) next_message: Statement<'c>,
     pub(crate) next_due: Statement<'c>,
     pub(crate) put_to_sleep: Statement<'c>,
+    pub(crate) pause_flow: Statement<'c>,
     pub(crate) claim: Statement<'c>,
     pub(crate) serve_flow: Statement<'c>,
     pub(crate) set_turn: Statement<'c>,
@@ -35,10 +37,13 @@ impl<'c> Statements<'c> {
         let prepare = |sql| connection.prepare(sql);
         Ok(Self {
             known: prepare(
-                "SELECT id, content, owner, ordinal, lim FROM messages WHERE id = ?1 OR idempotency = ?2 LIMIT 1",
+                "SELECT id, content, owner, ordinal, lim, key FROM messages WHERE id = ?1 OR idempotency = ?2 LIMIT 1",
             )?,
             queue: prepare("SELECT length, bytes, failed, accepted, ended FROM queues WHERE lim = ?1")?,
             add_queue: prepare("INSERT INTO queues (lim) VALUES (?1) ON CONFLICT DO NOTHING")?,
+            of_key: prepare(
+                "SELECT count(*) FROM (SELECT 1 FROM messages WHERE lim = ?1 AND key = ?2 AND state < 3 LIMIT ?3)",
+            )?,
             count: prepare(
                 "UPDATE queues SET length = length + ?2, bytes = bytes + ?3, failed = failed + ?4,
                  accepted = accepted + ?5, ended = ended + ?6 WHERE lim = ?1",
@@ -52,13 +57,15 @@ impl<'c> Statements<'c> {
                 "SELECT 1 FROM messages WHERE lim = ?1 AND key = ?2 AND ordered = 1 AND state < 3 AND number <> ?3 LIMIT 1",
             )?,
             join_flow: prepare(
-                "INSERT INTO flows (lim, consumer, waiting, turn, ready, due)
-                 VALUES (?1, ?2, 1, (SELECT turn FROM queues WHERE lim = ?1), 1, 0)
-                 ON CONFLICT DO UPDATE SET waiting = waiting + 1, ready = 1",
+                "INSERT INTO flows (lim, consumer, waiting, turn, ready, paused, due)
+                 VALUES (?1, ?2, 1, (SELECT turn FROM queues WHERE lim = ?1), 1, 0, 0)
+                 ON CONFLICT DO UPDATE SET waiting = waiting + 1, ready = 1 - paused",
             )?,
             leave_flow: prepare("UPDATE flows SET waiting = waiting - 1 WHERE lim = ?1 AND consumer = ?2")?,
             remove_flow: prepare("DELETE FROM flows WHERE lim = ?1 AND consumer = ?2 AND waiting <= 0")?,
-            wake_flows: prepare("UPDATE flows SET ready = 1 WHERE lim = ?1 AND ready = 0 AND due <= ?2")?,
+            wake_flows: prepare(
+                "UPDATE flows SET ready = 1, paused = 0 WHERE lim = ?1 AND ready = 0 AND due <= ?2",
+            )?,
             next_flow: prepare(
                 "SELECT consumer, turn FROM flows WHERE lim = ?1 AND ready = 1 ORDER BY turn, consumer LIMIT 1",
             )?,
@@ -71,6 +78,9 @@ impl<'c> Statements<'c> {
             )?,
             put_to_sleep: prepare(
                 "UPDATE flows SET ready = 0, due = ?3 WHERE lim = ?1 AND consumer = ?2",
+            )?,
+            pause_flow: prepare(
+                "UPDATE flows SET ready = 0, paused = 1, due = ?3 WHERE lim = ?1 AND consumer = ?2",
             )?,
             claim: prepare("UPDATE messages SET state = 2, attempts = attempts + 1 WHERE number = ?1")?,
             serve_flow: prepare(

@@ -54,6 +54,9 @@ pub struct Bounds {
     pub max_bytes: u64,
 }
 
+/// So far the messages of a key are counted that are ahead of a new one.
+pub const MAX_OF_KEY: u64 = 100;
+
 /// A message is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
@@ -61,6 +64,8 @@ pub struct Accepted {
     pub id: Id,
     /// About how many are delivered before it. The order is that of fair turns, so that this is an estimate.
     pub ahead: u64,
+    /// How many of them have the same key; the count ends at [`MAX_OF_KEY`].
+    pub of_key: u64,
     /// Whether an earlier request has stored it.
     pub is_duplicate: bool,
 }
@@ -114,6 +119,9 @@ pub enum End {
         /// What went wrong.
         reason: String,
     },
-    /// It was not sent: this attempt does not count.
-    Released,
+    /// It was not sent: this attempt does not count. Its consumer has no turn before this time, if there is one.
+    Released {
+        /// In milliseconds since 1970.
+        until: Option<u64>,
+    },
 }

@@ -112,6 +112,13 @@ pub enum Unwritten {
     Storage(String),
 }
 
+impl Unwritten {
+    /// What has become of a job whose reply was dropped.
+    pub fn failed() -> Self {
+        Self::Storage("the writer has failed; it goes on with the next batch".into())
+    }
+}
+
 impl From<rusqlite::Error> for Unwritten {
     fn from(error: rusqlite::Error) -> Unwritten {
         match error.sqlite_error_code() {

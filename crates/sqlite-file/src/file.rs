@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use crate::create::create;
-use crate::error::OpenError;
+use crate::error::{OpenError, Unwritten};
 use crate::inspection::{Found, check, identify};
 use crate::job::{Job, Outcome};
 use crate::kind::Kind;
@@ -121,6 +121,20 @@ impl<J: Job> SqliteFile<J> {
     /// That of the job, or why nothing was written.
     pub fn write(&self, job: J) -> Outcome<J> {
         self.writer.write(job)
+    }
+
+    /// Makes a job as [`write`](Self::write) does, and calls `reply` on the thread that writes when it is on disk. If that
+    /// thread panics, `reply` is dropped: then the job [has failed](Unwritten::failed). Does not block.
+    ///
+    /// # Errors
+    ///
+    /// If the job is not accepted; `reply` is dropped.
+    pub fn write_then(
+        &self,
+        job: J,
+        reply: impl FnOnce(Outcome<J>) + Send + 'static,
+    ) -> Result<(), Unwritten> {
+        self.writer.write_then(job, Box::new(reply))
     }
 
     /// How many transactions this process has committed since it opened the file; jobs that shared one count once.

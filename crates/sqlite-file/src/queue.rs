@@ -1,8 +1,8 @@
 //! Jobs that wait for the writer.
 
 use std::collections::VecDeque;
+use std::fmt::{self, Debug};
 use std::mem;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Unwritten;
@@ -17,18 +17,25 @@ const MAX_CHANGES: usize = 200_000;
 /// A transaction takes jobs until it has so many changes: those who wait for the first ones do not wait for all.
 const CHANGES_OF_A_TRANSACTION: usize = 20_000;
 
-/// A job and who waits for it. Whoever drops it unanswered has answered that it failed.
-#[derive(Debug)]
+/// What is called with the outcome of a job.
+pub(crate) type Reply<J> = Box<dyn FnOnce(Outcome<J>) + Send>;
+
+/// A job and who waits for it. If the writer panics, the reply is dropped.
 pub(crate) struct Waiting<J: Job> {
     pub(crate) job: J,
-    caller: SyncSender<Outcome<J>>,
+    reply: Reply<J>,
 }
 
 impl<J: Job> Waiting<J> {
     /// Tells the caller.
     pub(crate) fn answer(self, outcome: Outcome<J>) {
-        // The channel has a place for it, and the caller waits as long as it takes.
-        _ = self.caller.send(outcome);
+        (self.reply)(outcome);
+    }
+}
+
+impl<J: Job + Debug> Debug for Waiting<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiting").field("job", &self.job).finish_non_exhaustive()
     }
 }
 
@@ -55,8 +62,8 @@ impl<J: Job> Default for Queue<J> {
 }
 
 impl<J: Job> Queue<J> {
-    /// Adds a job; the receiver gets what becomes of it, or nothing if the writer panics.
-    pub(crate) fn push(&self, job: J) -> Result<Receiver<Outcome<J>>, Unwritten> {
+    /// Adds a job; the reply is called with what becomes of it, or dropped if the writer panics.
+    pub(crate) fn push(&self, job: J, reply: Reply<J>) -> Result<(), Unwritten> {
         let mut state = self.state();
         if state.closed {
             return Err(Unwritten::Released);
@@ -65,11 +72,10 @@ impl<J: Job> Queue<J> {
         if state.jobs.len() >= MAX_JOBS || (changes > MAX_CHANGES && !state.jobs.is_empty()) {
             return Err(Unwritten::Busy);
         }
-        let (caller, outcome) = sync_channel(1);
         state.changes = changes;
-        state.jobs.push_back(Waiting { job, caller });
+        state.jobs.push_back(Waiting { job, reply });
         self.changed.notify_one();
-        Ok(outcome)
+        Ok(())
     }
 
     /// Waits for a job. `false`: the queue is empty and closed.
@@ -135,23 +141,27 @@ mod tests {
         }
     }
 
+    fn reply() -> Reply<Changes> {
+        Box::new(|_| ())
+    }
+
     #[test]
     fn jobs_are_bounded() {
         let queue = Queue::default();
-        let _waiting: Vec<_> = (0..MAX_JOBS).map(|_| queue.push(Changes(1)).unwrap()).collect();
-        assert_eq!(queue.push(Changes(1)).unwrap_err(), Unwritten::Busy);
+        (0..MAX_JOBS).for_each(|_| queue.push(Changes(1), reply()).unwrap());
+        assert_eq!(queue.push(Changes(1), reply()).unwrap_err(), Unwritten::Busy);
         queue.take();
-        queue.push(Changes(1)).unwrap();
+        queue.push(Changes(1), reply()).unwrap();
     }
 
     #[test]
     fn changes_are_bounded_too_but_a_single_job_may_have_any_number() {
         let queue = Queue::default();
-        let _first = queue.push(Changes(MAX_CHANGES + 1)).unwrap();
-        assert_eq!(queue.push(Changes(1)).unwrap_err(), Unwritten::Busy);
+        queue.push(Changes(MAX_CHANGES + 1), reply()).unwrap();
+        assert_eq!(queue.push(Changes(1), reply()).unwrap_err(), Unwritten::Busy);
         assert_eq!(queue.take().len(), 1);
-        let _second = queue.push(Changes(CHANGES_OF_A_TRANSACTION)).unwrap();
-        let _third = queue.push(Changes(1)).unwrap();
+        queue.push(Changes(CHANGES_OF_A_TRANSACTION), reply()).unwrap();
+        queue.push(Changes(1), reply()).unwrap();
         assert_eq!(queue.take().len(), 1, "the third one belongs to the next transaction");
         assert_eq!(queue.take().len(), 1);
         assert!(queue.take().is_empty());
@@ -160,9 +170,9 @@ mod tests {
     #[test]
     fn a_closed_queue_refuses_and_is_emptied() {
         let queue = Queue::default();
-        let _waiting = queue.push(Changes(1)).unwrap();
+        queue.push(Changes(1), reply()).unwrap();
         queue.close();
-        assert_eq!(queue.push(Changes(1)).unwrap_err(), Unwritten::Released);
+        assert_eq!(queue.push(Changes(1), reply()).unwrap_err(), Unwritten::Released);
         assert!(queue.wait());
         queue.take();
         assert!(!queue.wait());

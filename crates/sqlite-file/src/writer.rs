@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -14,7 +15,7 @@ use crate::error::{OpenError, Unwritten};
 use crate::job::{Job, Outcome};
 use crate::kind::Kind;
 use crate::meta::set_meta;
-use crate::queue::{Queue, Waiting};
+use crate::queue::{Queue, Reply, Waiting};
 
 /// The writer of a file. Stopped when dropped.
 #[derive(Debug)]
@@ -60,8 +61,15 @@ impl<J: Job> Writer<J> {
 
     /// Makes a job and waits until it is on disk.
     pub(crate) fn write(&self, job: J) -> Outcome<J> {
-        let failed = "the writer has failed; it goes on with the next batch";
-        self.shared.queue.push(job)?.recv().unwrap_or_else(|_| Err(Unwritten::Storage(failed.into()).into()))
+        let (caller, outcome) = sync_channel(1);
+        // The channel has a place for it, and the caller waits as long as it takes.
+        self.write_then(job, Box::new(move |outcome| _ = caller.send(outcome)))?;
+        outcome.recv().unwrap_or_else(|_| Err(Unwritten::failed().into()))
+    }
+
+    /// Makes a job and calls `reply` when it is on disk.
+    pub(crate) fn write_then(&self, job: J, reply: Reply<J>) -> Result<(), Unwritten> {
+        self.shared.queue.push(job, reply)
     }
 
     /// How many transactions have been committed.

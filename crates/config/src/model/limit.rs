@@ -11,6 +11,7 @@ use crate::KeySpec;
 use crate::model::cost::Cost;
 use crate::model::fair::FairConfig;
 use crate::model::identity_rate::IdentityRate;
+use crate::model::queue::QueueConfig;
 use crate::model::reference::Reference;
 use crate::model::serialize::{ban, count, header_names, parts, plans, quota, quota_or_null, scope, texts};
 use crate::model::sync::Sync;
@@ -51,6 +52,8 @@ pub struct LimitConfig {
     /// The quota of the slower lane in which requests above the limit wait.
     #[serde(serialize_with = "quota_or_null")]
     pub penalty: Option<Quota>,
+    /// Where requests above it are kept until it admits them.
+    pub queue: Option<QueueConfig>,
     /// How it is divided among consumers.
     pub fair: Option<FairConfig>,
     /// Whether it refuses.

@@ -17,6 +17,7 @@ pub(crate) mod log;
 pub(crate) mod outside;
 pub(crate) mod overload;
 pub(crate) mod parsed;
+pub(crate) mod queue;
 pub(crate) mod reference;
 pub(crate) mod references;
 pub(crate) mod regions;

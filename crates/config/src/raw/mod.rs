@@ -16,6 +16,7 @@ pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod outside;
 pub(crate) mod overload;
+pub(crate) mod queue;
 pub(crate) mod regions;
 pub(crate) mod route;
 pub(crate) mod rules;
@@ -44,6 +45,7 @@ use crate::raw::log::{RawAccessLog, RawTrace};
 use crate::raw::metrics::RawMetrics;
 use crate::raw::outside::{RawCheck, RawIntrospection};
 use crate::raw::overload::{RawOwnOverload, RawPriorities};
+use crate::raw::queue::RawQueue;
 use crate::raw::regions::RawRegions;
 use crate::raw::route::RawRoute;
 use crate::raw::rules::RawRules;
@@ -256,6 +258,12 @@ mapping! {
         fair: RawFair,
         /// A slower lane: requests above the limit wait in it instead of being refused, as long as it has room.
         penalty: RawPenalty,
+        /// 202: requests above the limit are accepted, kept in `queue` and delivered later. Default: only those of clients that
+        /// ask for it with `Prefer: respond-async`.
+        #[schemars(extend("enum" = [202]))]
+        accept: RawCount,
+        /// token_bucket and leaky_bucket: where requests above the limit are kept until it admits them.
+        queue: RawQueue,
         /// token_bucket: unused quota that is saved for a burst.
         burst_credit: RawBurstCredit,
         /// What happens while the store is unavailable: local (default, counted in the process), open (admitted) or

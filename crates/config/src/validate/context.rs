@@ -14,6 +14,7 @@ use crate::model::listener::ListenerConfig;
 use crate::model::lists::{Access, ListConfig};
 use crate::model::route::HeaderFamilies;
 use crate::model::upstream::UpstreamConfig;
+use crate::read::at::Folder;
 
 /// The other sections that limits refer to.
 #[derive(Clone, Copy)]
@@ -27,6 +28,8 @@ pub(super) struct Context<'a> {
     pub(super) checked: bool,
     /// Whether tokens are verified or asked about.
     pub(super) tokens: bool,
+    /// Where the paths of files start from.
+    pub(super) folder: Folder<'a>,
     /// Whether a listener verifies clients' certificates.
     pub(super) certified: bool,
 }

@@ -11,6 +11,7 @@ use super::identity_rate;
 use super::key::{self, exempt};
 use super::penalty;
 use super::plan;
+use super::queue;
 use super::quota::quota;
 use super::section::Section;
 use super::share::share;
@@ -107,6 +108,7 @@ pub(super) fn limit(
         None => Some(None),
         Some(penalty) => penalty::penalty(penalty, raw, cost.as_ref(), report).map(Some),
     };
+    let queue = queue::queue(raw, context, report);
     let warn = raw.warn.as_ref().and_then(|text| value(text, report, warn));
     Some(LimitConfig {
         name: name.value.clone(),
@@ -122,6 +124,7 @@ pub(super) fn limit(
         warn,
         fair: fair?,
         penalty: penalty?,
+        queue: queue?,
         mode: mode?,
         exempt,
         on_missing: on_missing?,

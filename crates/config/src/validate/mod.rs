@@ -26,6 +26,7 @@ mod overload;
 mod path;
 mod penalty;
 mod plan;
+mod queue;
 mod quota;
 mod redis_url;
 mod regions;
@@ -95,6 +96,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     let access = lists::file_access(raw, &lists, report);
     let limits = Section::new("limit", is_wrong!(raw, limits));
     let context = Context {
+        folder,
         lists: &lists,
         store: has_store,
         gateways: store.as_ref().map_or(1, |store| store.gateways),

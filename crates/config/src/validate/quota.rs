@@ -126,10 +126,12 @@ fn check_fields(kind: Kind, raw: &RawLimit, report: &mut Report) -> bool {
     // With leases, `strict` says that they may admit nothing above the limit.
     let is_leased = raw.sync.as_ref().is_some_and(|sync| sync.value != "exact");
     let timed = &[Kind::Token, Kind::Leaky, Kind::Fixed, Kind::Log, Kind::Sliding][..];
-    let fields: [(&str, Option<Place>, &[Kind]); 12] = [
+    let fields: [(&str, Option<Place>, &[Kind]); 14] = [
         ("burst", at(raw.burst.as_ref()), &[Kind::Token, Kind::Leaky]),
         ("burst_credit", at(raw.burst_credit.as_ref()), &[Kind::Token]),
         ("penalty", at(raw.penalty.as_ref()), &[Kind::Token, Kind::Fixed, Kind::Log, Kind::Sliding]),
+        ("queue", at(raw.queue.as_ref()), &[Kind::Token, Kind::Leaky]),
+        ("accept", at(raw.accept.as_ref()), &[Kind::Token, Kind::Leaky]),
         ("slices", at(raw.slices.as_ref()), &[Kind::Sliding]),
         ("strict", at(raw.strict.as_ref()), if is_leased { ALL } else { &[Kind::Sliding] }),
         ("count_rejected", at(raw.count_rejected.as_ref()), &[Kind::Log]),

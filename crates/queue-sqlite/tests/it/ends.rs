@@ -28,7 +28,7 @@ fn a_message_is_delivered_with_its_answer() {
     assert_eq!((entry.state, entry.answer.as_deref()), (State::Delivered, Some(&b"200"[..])));
     assert_eq!((entry.ended, entry.attempts), (Some(NOW + 5), 1));
     assert_eq!(file.get(id(2)).unwrap().unwrap().ahead, 0, "the first one has ended");
-    assert!(!file.end(id(1), 1, End::Released, NOW, LATER).unwrap(), "it has ended");
+    assert!(!file.end(id(1), 1, End::Released { until: None }, NOW, LATER).unwrap(), "it has ended");
     let figures = file.figures().unwrap();
     assert_eq!((figures[0].1.length, figures[0].1.bytes, figures[0].1.oldest), (1, 9, Some(NOW)));
 }
@@ -45,7 +45,10 @@ fn a_failed_attempt_waits_and_the_last_one_is_a_dead_letter() {
     assert_eq!(file.next_due(LIMIT).unwrap(), Some(NOW + 100));
     let claimed = file.claim(LIMIT, NOW + 100, LATER, 1).unwrap();
     assert_eq!((numbers(&claimed), claimed[0].attempt), (vec![1], 2));
-    assert!(!file.end(id(1), 1, End::Released, NOW, LATER).unwrap(), "that attempt has ended long ago");
+    assert!(
+        !file.end(id(1), 1, End::Released { until: None }, NOW, LATER).unwrap(),
+        "that attempt has ended long ago"
+    );
     let failed = End::Failed { reason: "status 400".to_owned() };
     assert!(file.end(id(1), 2, failed, NOW + 200, LATER).unwrap());
     let dead = file.list(LIMIT, true, 0, 10).unwrap();
@@ -69,7 +72,7 @@ fn an_attempt_that_was_not_made_does_not_count() {
     for _ in 0..3 {
         let claimed = file.claim(LIMIT, NOW, LATER, 1).unwrap();
         assert_eq!(claimed[0].attempt, 1);
-        assert!(file.end(id(1), 1, End::Released, NOW, LATER).unwrap());
+        assert!(file.end(id(1), 1, End::Released { until: None }, NOW, LATER).unwrap());
     }
 }
 

@@ -34,7 +34,7 @@ fn call() -> impl Strategy<Value = Call> {
         6 => (0_u8..4, any::<bool>(), 1_u64..40)
             .prop_map(|(consumer, ordered, ttl)| Call::Accept { consumer, ordered, ttl }),
         5 => (1_usize..4).prop_map(Call::Claim),
-        6 => (0_usize..20, 0_u8..4).prop_map(|(at, how)| Call::End(at, how)),
+        6 => (0_usize..20, 0_u8..5).prop_map(|(at, how)| Call::End(at, how)),
         1 => (0_usize..20).prop_map(Call::Cancel),
         3 => (1_u64..15).prop_map(Call::Pass),
         2 => Just(Call::Expire),
@@ -68,8 +68,13 @@ fn promote(all: &mut [Known], at: usize) {
     }
 }
 
-fn finish(all: &mut [Known], at: usize, state: State) {
+/// Ends a message. A consumer that has no message waiting is not paused any more.
+fn finish(all: &mut [Known], pauses: &mut [u64; 4], at: usize, state: State) {
     let was = std::mem::replace(&mut all[at].state, state);
+    let key = all[at].key;
+    if was == State::Waiting && !all.iter().any(|known| known.key == key && known.state == State::Waiting) {
+        pauses[usize::from(key)] = 0;
+    }
     if was != State::Blocked {
         promote(all, at);
     }
@@ -83,6 +88,8 @@ proptest! {
         let (_folder, path) = place();
         let mut file = open(&path);
         let (mut all, mut now): (Vec<Known>, u64) = (Vec::new(), NOW);
+        // Until when a consumer has no turn.
+        let mut pauses = [0_u64; 4];
         for call in calls {
             match call {
                 Call::Accept { consumer, ordered, ttl } => {
@@ -109,17 +116,20 @@ proptest! {
                             && known.expires <= now
                             && file.get(id(known.number)).unwrap().unwrap().state == State::Expired
                     }) {
-                        finish(&mut all, at, State::Expired);
+                        finish(&mut all, &mut pauses, at, State::Expired);
                     }
                     let is_full = claimed.len() == max;
                     for one in claimed {
                         let known = &mut all[u128::from_be_bytes(one.id.0) as usize];
                         prop_assert!(known.state == State::Waiting && known.due <= now && now < known.expires);
+                        prop_assert!(pauses[usize::from(known.key)] <= now, "a consumer without a turn has one");
                         known.state = State::Claimed;
                         known.attempts += 1;
                         prop_assert_eq!(one.attempt, known.attempts);
                     }
-                    let is_due = |known: &Known| known.state == State::Waiting && known.due <= now;
+                    let is_due = |known: &Known| {
+                        known.state == State::Waiting && known.due <= now && pauses[usize::from(known.key)] <= now
+                    };
                     prop_assert!(is_full || !all.iter().any(is_due), "a message that is due is left");
                 }
                 Call::End(at, how) => {
@@ -130,17 +140,21 @@ proptest! {
                         0 => End::Delivered { answer: vec![1] },
                         1 => End::Again { due: now + 5, reason },
                         2 => End::Failed { reason },
-                        _ => End::Released,
+                        3 => End::Released { until: None },
+                        _ => End::Released { until: Some(now + 7) },
                     };
                     let was_taken = all[at].state == State::Claimed;
                     let ended = file.end(id(all[at].number), attempt, end, now, LATER).unwrap();
                     prop_assert_eq!(ended, was_taken);
                     if was_taken {
                         match how {
-                            0 => finish(&mut all, at, State::Delivered),
+                            0 => finish(&mut all, &mut pauses, at, State::Delivered),
                             1 => (all[at].state, all[at].due) = (State::Waiting, now + 5),
-                            2 => finish(&mut all, at, State::Failed),
+                            2 => finish(&mut all, &mut pauses, at, State::Failed),
                             _ => (all[at].state, all[at].attempts) = (State::Waiting, attempt - 1),
+                        }
+                        if how == 4 {
+                            pauses[usize::from(all[at].key)] = now + 7;
                         }
                     }
                 }
@@ -151,7 +165,7 @@ proptest! {
                     let expected = if waits { Cancelled::Done } else { Cancelled::TooLate(state) };
                     prop_assert_eq!(file.cancel(id(all[at].number), OWNER, now, LATER).unwrap(), expected);
                     if waits {
-                        finish(&mut all, at, State::Cancelled);
+                        finish(&mut all, &mut pauses, at, State::Cancelled);
                     }
                 }
                 Call::Pass(millis) => now += millis,
@@ -160,7 +174,7 @@ proptest! {
                     for at in 0..all.len() {
                         let waits = matches!(all[at].state, State::Waiting | State::Blocked);
                         if waits && all[at].expires <= now {
-                            finish(&mut all, at, State::Expired);
+                            finish(&mut all, &mut pauses, at, State::Expired);
                         }
                     }
                 }
