@@ -10,7 +10,7 @@ use super::output::{FAILED, INVALID, fail, print, say};
 use sluicegate_gateway::admin::effective_config;
 use sluicegate_gateway::diff::Diff;
 use sluicegate_gateway::resources::Source;
-use sluicegate_gateway::snapshot::SnapshotBuilder;
+use sluicegate_gateway::snapshot::{Opened, SnapshotBuilder};
 
 #[derive(clap::Args)]
 #[command(
@@ -51,7 +51,7 @@ pub(super) fn effective(source: &Source) -> Result<Value, String> {
         say(&loaded.rendered);
         return Err(format!("{source} has errors"));
     };
-    Ok(effective_config(&SnapshotBuilder::default().build(config, None, None, Time::EPOCH)))
+    Ok(effective_config(&SnapshotBuilder::default().build(config, Opened::default(), None, Time::EPOCH)))
 }
 
 /// Prints the differences. The exit code is 1 if counters are lost.

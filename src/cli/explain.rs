@@ -12,7 +12,7 @@ use super::options::ConfigOption;
 use super::output::{FAILED, INVALID, fail, print_and_exit, say};
 use sluicegate_base::clock::Clock;
 use sluicegate_gateway::explain::{Explanation, Question};
-use sluicegate_gateway::snapshot::SnapshotBuilder;
+use sluicegate_gateway::snapshot::{Opened, SnapshotBuilder};
 
 #[derive(clap::Args)]
 #[command(
@@ -95,7 +95,7 @@ fn offline(args: &Args) -> Result<Explanation, String> {
         return Err(format!("{source} has errors"));
     };
     let clock = Clock::start();
-    let snapshot = SnapshotBuilder::default().build(config, None, None, Time::EPOCH);
+    let snapshot = SnapshotBuilder::default().build(config, Opened::default(), None, Time::EPOCH);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     runtime.block_on(snapshot.explain(&question, None, clock.now()))

@@ -28,7 +28,7 @@ use crate::replay::{
 use sluicegate_config::Config;
 use sluicegate_config::host_name;
 use sluicegate_gateway::resources::{LoadedConfig, Source};
-use sluicegate_gateway::snapshot::{Snapshot, SnapshotBuilder};
+use sluicegate_gateway::snapshot::{Opened, Snapshot, SnapshotBuilder};
 use sluicegate_observe::access_log::Outcome;
 
 #[derive(clap::Args)]
@@ -159,7 +159,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Ok(read) => read,
         Err(message) => return fail(INVALID, message),
     };
-    let build = |config| SnapshotBuilder::default().build(config, None, None, Time::EPOCH);
+    let build = |config| SnapshotBuilder::default().build(config, Opened::default(), None, Time::EPOCH);
     let (snapshot, old) = (build(config), old.map(build));
     match replay(args, &snapshot, old.as_ref(), listener) {
         Ok(findings) => {
@@ -357,7 +357,7 @@ impl Judge<'_> {
         let row = self.replay.decide(request);
         match row.outcome {
             Outcome::Admitted => self.totals.admitted += 1,
-            Outcome::Refused => self.totals.refused += 1,
+            Outcome::Refused | Outcome::Queued => self.totals.refused += 1,
             Outcome::Unmatched => self.totals.unmatched += 1,
         }
         self.totals.delayed += u64::from(!row.delay.is_zero());

@@ -115,7 +115,7 @@ impl<'s> Replay<'s> {
             statistics.traffic.add(self.now, 0, 1);
             match row.outcome {
                 Outcome::Admitted => {}
-                Outcome::Refused => statistics.traffic.add(self.now, 1, 1),
+                Outcome::Refused | Outcome::Queued => statistics.traffic.add(self.now, 1, 1),
                 Outcome::Unmatched => statistics.traffic.add(self.now, 2, 1),
             }
         }

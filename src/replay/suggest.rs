@@ -10,7 +10,7 @@ use super::Replay;
 use super::limit_count::LimitCount;
 use super::recording::Recording;
 use super::statistics::LimitStatistics;
-use sluicegate_gateway::snapshot::SnapshotBuilder;
+use sluicegate_gateway::snapshot::{Opened, SnapshotBuilder};
 
 /// The shares of clients that may be refused, for which rates are suggested.
 const SHARES: [f64; 3] = [0.001, 0.01, 0.05];
@@ -103,7 +103,7 @@ impl Search<'_, '_> {
             let mut config = self.replay.snapshot().config.clone();
             let changed = Arc::make_mut(&mut config.config).limits.get_mut(self.limit)?;
             changed.quota = changed.with_rate(&rate(count, changed.quota.rate()?.period())).ok()?;
-            let snapshot = SnapshotBuilder::default().build(config, None, None, Time::EPOCH);
+            let snapshot = SnapshotBuilder::default().build(config, Opened::default(), None, Time::EPOCH);
             self.replay.recording.as_ref()?.refused_keys(&snapshot, self.limit)
         };
         decided().unwrap_or(usize::MAX)

@@ -4,7 +4,7 @@ use sluicegate_base::incoming::{Peer, Request};
 use sluicegate_gateway::request::early_reject::EarlyReject;
 use sluicegate_gateway::request::pipeline::evaluate;
 use sluicegate_gateway::resources;
-use sluicegate_gateway::snapshot::{Snapshot, SnapshotBuilder};
+use sluicegate_gateway::snapshot::{Opened, Snapshot, SnapshotBuilder};
 use sluicegate_limiter::Time;
 use sluicegate_wire::RequestHead;
 
@@ -30,7 +30,10 @@ impl Gateway {
         }
         let loaded = resources::parse(text.to_owned(), "gateway.yaml", folder.path());
         let config = loaded.config.unwrap_or_else(|| panic!("{}", loaded.rendered));
-        Self { snapshot: SnapshotBuilder::default().build(config, None, None, now), _folder: folder }
+        Self {
+            snapshot: SnapshotBuilder::default().build(config, Opened::default(), None, now),
+            _folder: folder,
+        }
     }
 
     /// Decides a GET request of `api.test`.

@@ -7,7 +7,7 @@ use sluicegate_auth::Unproven;
 use sluicegate_auth::jwt::TokenError;
 use sluicegate_gateway::request::early_reject::EarlyReject;
 use sluicegate_gateway::resources;
-use sluicegate_gateway::snapshot::{Snapshot, SnapshotBuilder};
+use sluicegate_gateway::snapshot::{Opened, Snapshot, SnapshotBuilder};
 
 /// When the tests play, in seconds.
 const NOW: u64 = 1_800_000_000;
@@ -447,19 +447,24 @@ fn a_reload_that_changes_the_requirements_empties_the_cache() {
         let headers = [("authorization", format!("Bearer {token}"))];
         jwt.identify(&headers.into_iter().collect(), at(NOW)).map(|user| user.is_some())
     };
-    let first = snapshots.build(load(RULES, &jwks(&[&signer])), None, None, at(NOW));
+    let first = snapshots.build(load(RULES, &jwks(&[&signer])), Opened::default(), None, at(NOW));
     assert_eq!(outcome(&first), Ok(true));
     let audience = snapshots.build(
         load(&RULES.replace("api, web", "web"), &jwks(&[&signer])),
-        None,
+        Opened::default(),
         Some(&first),
         at(NOW),
     );
     assert_eq!(outcome(&audience), Err(TokenError::Audience));
-    let keys = snapshots.build(load(RULES, &jwks(&[&Signer::ed25519("k")])), None, Some(&first), at(NOW));
+    let keys = snapshots.build(
+        load(RULES, &jwks(&[&Signer::ed25519("k")])),
+        Opened::default(),
+        Some(&first),
+        at(NOW),
+    );
     assert_eq!(outcome(&keys), Err(TokenError::Untrusted));
     assert_eq!(
-        outcome(&snapshots.build(load(RULES, &jwks(&[&signer])), None, Some(&keys), at(NOW))),
+        outcome(&snapshots.build(load(RULES, &jwks(&[&signer])), Opened::default(), Some(&keys), at(NOW))),
         Ok(true)
     );
 }

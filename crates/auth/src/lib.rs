@@ -21,6 +21,7 @@ mod read;
 mod rekey;
 mod remembered;
 mod scan;
+mod stored;
 
 use std::sync::Arc;
 
@@ -41,6 +42,7 @@ pub use self::identity::Stop;
 pub use self::identity::{Admission, Identified, Identity, Refusal, Unproven};
 pub use self::logged::LogIdentity;
 pub use self::outside::Asking;
+pub use self::stored::{StoredIdentity, StoredToken};
 
 /// Something that a service outside must be asked.
 pub enum Question {
@@ -50,43 +52,56 @@ pub enum Question {
     Check(check::Question),
 }
 
-/// What services outside said of one request, or its log.
+/// What services outside said of one request, or what is known of its sender without asking.
 #[derive(Default)]
 pub struct Answers {
     token: Option<introspection::Introspected>,
     check: Option<check::CheckVerdict>,
-    logged: Option<Box<LogIdentity>>,
+    known: Option<Box<KnownSender>>,
+}
+
+/// The sender of a request that has no credentials any more, and the keys of the request.
+pub enum KnownSender {
+    /// By the word of a log.
+    Logged(LogIdentity),
+    /// As it was verified when the request was accepted, with the keys that the request had under limits of these names, in full.
+    Accepted(StoredIdentity, Vec<(String, Vec<u8>)>),
 }
 
 impl Answers {
     /// Nothing was asked yet.
     #[inline]
     pub fn none() -> &'static Self {
-        static NONE: Answers = Answers { token: None, check: None, logged: None };
+        static NONE: Answers = Answers { token: None, check: None, known: None };
         &NONE
     }
 
     /// What is assumed where nobody can be asked, as in a replay: tokens are unknown, and the check admits everything.
     pub fn offline() -> Self {
         let admitted = check::CheckVerdict::Admitted(Arc::default());
-        Self { token: Some(introspection::Introspected::Unknown), check: Some(admitted), logged: None }
+        Self { token: Some(introspection::Introspected::Unknown), check: Some(admitted), known: None }
     }
 
     /// The same of a request whose log says who sent it.
     pub fn of_log(logged: Option<Box<LogIdentity>>) -> Self {
-        Self { logged, ..Self::offline() }
+        Self { known: logged.map(|logged| Box::new(KnownSender::Logged(*logged))), ..Self::offline() }
     }
 
     /// Those for a request that is taken for one of this consumer.
     pub fn of_consumer(name: &str) -> Self {
         let identity = LogIdentity { consumer: Some(name.to_owned()), ..LogIdentity::default() };
-        Self { logged: Some(Box::new(identity)), ..Self::default() }
+        Self { known: Some(Box::new(KnownSender::Logged(identity))), ..Self::default() }
     }
 
-    /// A limit, and the key that the request had there by the word of its log.
+    /// Those for a request that was accepted earlier.
+    pub fn of_accepted(identity: StoredIdentity, keys: Vec<(String, Vec<u8>)>) -> Self {
+        Self { known: Some(Box::new(KnownSender::Accepted(identity, keys))), ..Self::offline() }
+    }
+
+    /// What is known of the sender without asking.
     #[inline]
-    pub fn logged_key(&self) -> Option<&(String, String)> {
-        self.logged.as_ref()?.key.as_ref()
+    pub fn known_sender(&self) -> Option<&KnownSender> {
+        self.known.as_deref()
     }
 
     /// Asks about a token, if there is a clock to do so, and otherwise assumes what [`offline`](Self::offline) does. The
@@ -152,8 +167,14 @@ impl<'s> Sources<'s, '_> {
         answers: &Answers,
         now: Time,
     ) -> Result<Identity<'s>, Stop<Question>> {
-        if let Some(logged) = answers.logged.as_ref().and_then(|logged| logged.identity(self.consumers)) {
-            return Ok(logged);
+        match answers.known_sender() {
+            Some(KnownSender::Accepted(identity, _)) => return Ok(identity.identity(self.consumers)),
+            Some(KnownSender::Logged(logged)) => {
+                if let Some(identity) = logged.identity(self.consumers) {
+                    return Ok(identity);
+                }
+            }
+            None => {}
         }
         let key = consumer(self.api_key, self.consumers, head).map_err(Stop::Unproven)?;
         let token = match (self.jwt, self.introspection) {

@@ -15,6 +15,8 @@ named_enum! {
         Exempt = "exempt",
         /// The request did not have the key and was not counted.
         Skipped = "skipped",
+        /// The request was put into the queue of the limit, and is delivered later.
+        Queued = "queued",
         /// The candidate quota would have refused the request.
         CandidateRefused = "candidate_refused",
     }

@@ -10,6 +10,10 @@ named_enum! {
         Limit = "limit",
         /// A limit has banned the request's key (429).
         Ban = "ban",
+        /// A limit would have to queue the request, and its queue is full (429) or cannot be written (503).
+        Queue = "queue",
+        /// Another request with the same `Idempotency-Key` is queued (422).
+        Idempotency = "idempotency_key_reused",
         /// `deny` or `allow` excludes the client's address (403).
         List = "list",
         /// An API key or a token is required, and the request has none (401).

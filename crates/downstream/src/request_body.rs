@@ -27,6 +27,8 @@ pub enum RequestBody {
     Http1(Http1Body),
     /// The body on an HTTP/2 stream.
     Http2(Http2Body),
+    /// In memory, of a request that was accepted earlier; empty at its end.
+    Stored(Bytes),
 }
 
 impl Body for RequestBody {
@@ -41,6 +43,8 @@ impl Body for RequestBody {
             Self::None => Poll::Ready(None),
             Self::Http1(body) => body.poll(cx),
             Self::Http2(body) => body.poll(cx),
+            Self::Stored(body) if body.is_empty() => Poll::Ready(None),
+            Self::Stored(body) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(body))))),
         }
     }
 
@@ -49,6 +53,7 @@ impl Body for RequestBody {
             Self::None => true,
             Self::Http1(body) => body.has_ended(),
             Self::Http2(body) => body.has_ended(),
+            Self::Stored(body) => body.is_empty(),
         }
     }
 
@@ -57,6 +62,7 @@ impl Body for RequestBody {
             Self::None => SizeHint::with_exact(0),
             Self::Http1(body) => body.left().map_or_else(SizeHint::new, SizeHint::with_exact),
             Self::Http2(body) => body.left().map_or_else(SizeHint::new, SizeHint::with_exact),
+            Self::Stored(body) => SizeHint::with_exact(body.len() as u64),
         }
     }
 }

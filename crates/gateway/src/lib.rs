@@ -11,12 +11,14 @@
 //! 7. [`rules`]: other numbers for single keys; [`store_settings`], [`pages`]: leaves
 
 pub mod admin;
+pub mod delivery;
 pub mod diff;
 pub mod explain;
 pub mod found_keys;
 pub mod limit;
 pub mod pages;
 pub mod process_state;
+pub mod queue;
 pub mod request;
 pub mod resources;
 pub mod respond;

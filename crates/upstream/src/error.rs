@@ -100,6 +100,11 @@ impl ForwardError {
         matches!(self, Self::Connect(_))
     }
 
+    /// Whether no server took the request.
+    pub fn found_no_server(&self) -> bool {
+        self.is_unsent() || matches!(self, Self::NoServer | Self::Drained | Self::Busy)
+    }
+
     /// Whether nothing of the request was sent.
     pub(super) fn is_unsent(&self) -> bool {
         matches!(self, Self::Connect(_) | Self::ConnectTimeout | Self::Handshake(_))

@@ -7,6 +7,7 @@ use sluicegate_limiter::{Span, Time};
 use super::TokenError;
 use super::token::Claims;
 use crate::headers::{disown, reads_like};
+use crate::stored::StoredToken;
 use sluicegate_config::JwtConfig;
 use sluicegate_wire::Headers;
 
@@ -114,6 +115,36 @@ impl Verified {
         }
     }
 
+    /// What is stored of it with a request that is delivered later.
+    pub(crate) fn store(&self) -> StoredToken {
+        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+        let forward = self.forward.iter().filter_map(|(name, value)| {
+            // They were made of text.
+            Some((name.as_str().to_owned(), std::str::from_utf8(value.as_bytes()).ok()?.to_owned()))
+        });
+        StoredToken {
+            user: text(&self.user),
+            plan: text(&self.plan),
+            claims: self.claims.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+            forward: forward.collect(),
+        }
+    }
+
+    /// The same again. It does not expire.
+    pub(crate) fn restore(stored: &StoredToken) -> Self {
+        let forward = stored.forward.iter().filter_map(|(name, value)| {
+            Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+        });
+        Self {
+            keys: [0; 32],
+            expires: None,
+            user: stored.user.as_deref().map(Into::into),
+            plan: stored.plan.as_deref().map(Into::into),
+            claims: stored.claims.iter().map(|(name, value)| (&**name, &**value)).map(pair).collect(),
+            forward: forward.collect(),
+        }
+    }
+
     /// Who the user is.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
@@ -133,6 +164,10 @@ impl Verified {
     pub(crate) fn expired(&self, now: Time) -> bool {
         self.expires.is_some_and(|expires| now >= expires)
     }
+}
+
+fn pair((name, value): (&str, &str)) -> (Box<str>, Box<str>) {
+    (name.into(), value.into())
 }
 
 /// When the token expires here, if it holds at `now`.

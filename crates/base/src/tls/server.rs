@@ -107,6 +107,11 @@ fn new_tickets() -> Option<Arc<dyn ProducesTickets>> {
 }
 
 impl TlsSession {
+    /// The session of a request that was accepted earlier, of a client that had shown this certificate, if any.
+    pub fn of_accepted(client: Option<ClientCertificate>) -> Self {
+        Self { h2: false, resumed: false, client, name: None, chooser: Arc::new(Chooser(Vec::new())) }
+    }
+
     /// Whether a request for this host should have come on another connection: the certificate that this one began with
     /// is not for it, and another of the listener is (RFC 9110 §15.5.20).
     pub fn is_misdirected(&self, host: &str) -> bool {

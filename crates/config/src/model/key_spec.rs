@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::language::key_part::Part;
+use crate::language::key_part::{Part, PartSource};
 
 /// The key of a limit: the combination of all these parts, each the first of its alternatives that the request has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,11 @@ impl KeySpec {
     #[inline]
     pub fn parts(&self) -> impl Iterator<Item = &Part> {
         self.all.iter().flatten()
+    }
+
+    /// Whether all requests have the same key.
+    pub fn is_constant(&self) -> bool {
+        self.parts().all(|part| part.source() == PartSource::Nothing)
     }
 
     /// The parts that a key consists of, each as a list of alternatives: the first that a request has is used.

@@ -25,6 +25,9 @@ pub struct QueueConfig {
     /// How long a request may wait.
     #[serde(serialize_with = "seconds")]
     pub ttl: Duration,
+    /// How long its outcome can be read.
+    #[serde(serialize_with = "seconds")]
+    pub keep: Duration,
     /// How often a request is sent.
     pub max_attempts: u32,
     /// How many requests are sent at a time.

@@ -32,6 +32,9 @@ mapping! {
         /// The most requests of the queue that are being sent at a time. Default: 16.
         #[schemars(extend("minimum" = 1, "maximum" = 1_000))]
         concurrency: RawCount,
+        /// How long the outcome of a request can be read. Default: 1h.
+        #[schemars(with = "Option<hints::Duration>")]
+        keep: RawText,
         /// key: requests of a key are delivered in the order in which they were accepted; none (default).
         #[schemars(extend("enum" = ["none", "key"]))]
         order: RawText,

@@ -23,6 +23,8 @@ const MAX_BODY: u64 = 64 << 10;
 const MOST_BODY: u64 = 16 << 20;
 /// How long a request may wait.
 const TTL: Duration = Duration::from_secs(3_600);
+/// How long its outcome can be read.
+const KEEP: Duration = Duration::from_secs(3_600);
 const MAX_ATTEMPTS: u64 = 5;
 const CONCURRENCY: u64 = 16;
 
@@ -101,6 +103,8 @@ fn of_queue(
     let bounds = [(Duration::from_secs(1), "1s"), (Duration::from_secs(30 * 86_400), "30d")];
     let ttl = raw.ttl.as_ref();
     let ttl = ttl.map_or(Some(TTL), |text| between(text, "ttl", bounds[0], bounds[1], report));
+    let keep = raw.keep.as_ref();
+    let keep = keep.map_or(Some(KEEP), |text| between(text, "keep", bounds[0], bounds[1], report));
     let orders = [("none", false), ("key", true)];
     let ordered = raw.order.as_ref().map_or(Some(false), |text| word(text, "order", &orders, report));
     let on_full =
@@ -116,6 +120,7 @@ fn of_queue(
         max_bytes: max_bytes?,
         max_body: max_body?,
         ttl: ttl?,
+        keep: keep?,
         max_attempts: max_attempts? as u32,
         concurrency: concurrency? as usize,
         ordered: ordered?,

@@ -139,12 +139,17 @@ pub(super) fn server(server: &ServerStatus) -> Value {
 mod tests {
     use super::*;
     use crate::resources::Source;
-    use crate::snapshot::SnapshotBuilder;
+    use crate::snapshot::{Opened, SnapshotBuilder};
     use sluicegate_limiter::Time;
 
     fn shown(file: &str) -> Value {
         let loaded = Source::File(format!("../../tests/config/good/{file}").into()).load().unwrap();
-        config(&SnapshotBuilder::default().build(loaded.config.unwrap(), None, None, Time::from_nanos(0)))
+        config(&SnapshotBuilder::default().build(
+            loaded.config.unwrap(),
+            Opened::default(),
+            None,
+            Time::from_nanos(0),
+        ))
     }
 
     #[test]

@@ -93,6 +93,7 @@ impl ExpectedSeries for Expected<'_> {
             LimitOutcome::Admitted => true,
             LimitOutcome::Refused => limit.enforces(),
             LimitOutcome::ShadowRefused => !limit.enforces(),
+            LimitOutcome::Queued => limit.config.queue.is_some(),
             LimitOutcome::Exempt => limit.config.exempt != Default::default(),
             LimitOutcome::Skipped => limit.config.on_missing == OnMissing::Skip,
             LimitOutcome::CandidateRefused => limit.candidate.is_some(),

@@ -54,7 +54,7 @@ mod tests {
     use sluicegate_limiter::Time;
 
     use crate::resources::parse;
-    use crate::snapshot::SnapshotBuilder;
+    use crate::snapshot::{Opened, SnapshotBuilder};
 
     #[test]
     fn rates_beyond_the_bound_are_the_default() {
@@ -62,7 +62,7 @@ mod tests {
                     limits: {l: {key: ip, rate: 'check:rate', max_rate: 1M/s, default_rate: 5/s, burst: 9}}\n\
                     routes: [{respond: {status: 200}, limits: [l]}]\n";
         let config = parse(text.to_owned(), "gateway.yaml", Path::new("")).config.unwrap();
-        let snapshot = SnapshotBuilder::default().build(config, None, None, Time::from_nanos(0));
+        let snapshot = SnapshotBuilder::default().build(config, Opened::default(), None, Time::from_nanos(0));
         let limit = &snapshot.limits[0];
         let of_identity = limit.config.identity_rate.as_ref().unwrap();
         let with = |rate: &str| limit.with_identity_rate(of_identity.read(rate).unwrap(), None);
@@ -83,7 +83,7 @@ mod tests {
                     limits: {l: {key: ip, rate: 'check:rate', max_rate: 100/min, default_rate: 50/min, cost: 3}}\n\
                     routes: [{respond: {status: 200}, limits: [l]}]\n";
         let config = parse(text.to_owned(), "gateway.yaml", Path::new("")).config.unwrap();
-        let snapshot = SnapshotBuilder::default().build(config, None, None, Time::from_nanos(0));
+        let snapshot = SnapshotBuilder::default().build(config, Opened::default(), None, Time::from_nanos(0));
         let limit = &snapshot.limits[0];
         let of_identity = limit.config.identity_rate.as_ref().unwrap();
         let part = |rate: &str| {

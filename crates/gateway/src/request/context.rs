@@ -70,6 +70,10 @@ pub struct RequestContext {
     has_answer_body: bool,
     /// Where it is counted by consumer.
     seat: Option<Seat>,
+    /// Whether it is not counted and logged, because it stays in a queue.
+    is_discarded: bool,
+    /// Whether no server took the request.
+    is_unsent: Cell<bool>,
 }
 
 impl RequestContext {
@@ -119,6 +123,8 @@ impl RequestContext {
                 cut: OnceCell::new(),
                 has_answer_body: head.is_none_or(|head| head.method != Method::HEAD),
                 seat: None,
+                is_discarded: false,
+                is_unsent: Cell::new(false),
             },
         );
         match head {
@@ -341,6 +347,21 @@ impl RequestContext {
         }
     }
 
+    /// Why the gateway refused the request, if it did.
+    pub(super) fn reason(&self) -> Option<RefusalReason> {
+        self.reason.get()
+    }
+
+    /// Whether no server of the upstream took the request.
+    pub(super) fn is_unsent(&self) -> bool {
+        self.is_unsent.get()
+    }
+
+    /// Neither counts nor logs the request: it stays in a queue.
+    pub(super) fn discard(&mut self) {
+        self.is_discarded = true;
+    }
+
     /// Completes the headers of the response.
     pub(super) fn complete(&mut self, snapshot: &Snapshot, status: StatusCode, headers: &mut Headers) {
         self.code = status.as_u16();
@@ -357,6 +378,9 @@ impl Drop for RequestContext {
         let now = self.connection().worker.clock().now();
         self.holds.give_up(now);
         self.holds.settle(now, self.exchange.sent(), self.exchange.received());
+        if self.is_discarded {
+            return self.exchange.end();
+        }
         let stripe = self.ending.routes.of(self.route);
         stripe.finish(self.code, now.since(self.begun));
         stripe.transferred(self.exchange.received(), self.exchange.sent());

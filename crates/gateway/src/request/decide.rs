@@ -96,14 +96,25 @@ impl<'s> LimitSelection<'s> {
 
     /// The same if `store` decides on some of the limits.
     pub async fn refused(&mut self, store: Option<&Rc<Store>>, now: Time) -> Option<Decision> {
-        let Some(store) = store else { return self.refused_locally(now) };
+        Some(self.try_out(store, now).await).filter(|decision| !decision.admitted)
+    }
+
+    /// What the limits decide on the request now. Nothing is charged.
+    pub async fn try_out(&mut self, store: Option<&Rc<Store>>, now: Time) -> Decision {
+        let Some(store) = store else {
+            let mut decision = limit::decide_for_now(&self.selected);
+            if decision.admitted {
+                decision.holds.undo(now);
+            }
+            return decision;
+        };
         let mut asks = self.asks_mut();
         asks.iter_mut().for_each(|ask| ask.for_now = true);
         let mut decision = limit::shared::decide(store, &mut asks, now).await;
+        asks.iter_mut().for_each(|ask| ask.for_now = false);
         if decision.admitted {
             decision.holds.undo(store.now());
-            return None;
         }
-        Some(decision)
+        decision
     }
 }

@@ -14,7 +14,7 @@ use crate::request::inputs::Inputs;
 use crate::rules::{Effect, EffectId, KeyQuestion, Known, RuleAnswer};
 use crate::snapshot::RulesInForce;
 use sluicegate_auth::lists::{self, AddressList};
-use sluicegate_auth::{Identified, Identity};
+use sluicegate_auth::{Identified, Identity, KnownSender};
 use sluicegate_base::incoming::{Request, Routed};
 use sluicegate_config::{Exempt, OnMissing, When};
 use sluicegate_route::keys::{self, Fingerprint, KeySecret, KeyText};
@@ -126,9 +126,9 @@ impl<'s> LimitSelection<'s> {
             }
             let mut text = KeyText::new();
             let whole = limit.config.whole_key.then_some(&mut text);
-            let key = match inputs.answers.logged_key() {
+            let key = match inputs.answers.known_sender() {
                 None => keys::fingerprint(&limit.config.key, request, &snapshot.secret, whole),
-                Some(logged) => key_of_log(limit, request, &snapshot.secret, logged, whole),
+                Some(known) => known_key(limit, request, &snapshot.secret, known, whole),
             };
             let key = match (key, limit.config.on_missing) {
                 (Some(key), _) if limit.exempt.contains(&key) => {
@@ -253,20 +253,29 @@ impl<'s> LimitSelection<'s> {
     }
 }
 
-/// The key under a limit that a log says, if it is of this limit, or else that of the request.
+/// The key under a limit that is known of a request without its credentials, or else that of the request.
 #[cold]
-fn key_of_log(
+fn known_key(
     limit: &Limit,
     request: Identified<'_>,
     secret: &KeySecret,
-    (of, key): &(String, String),
+    known: &KnownSender,
     whole: Option<&mut KeyText>,
 ) -> Option<Fingerprint> {
-    let spec = &limit.config.key;
-    let ipv6_prefix = request.routed.config.client_ip.ipv6_prefix;
-    let said = match *of == limit.config.name {
-        true => keys::from_text(spec, key, ipv6_prefix, secret).into_iter().next(),
-        false => None,
+    let (spec, name) = (&limit.config.key, &limit.config.name);
+    let said = match known {
+        KnownSender::Logged(logged) => {
+            logged.key.as_ref().filter(|(of, _)| of == name).and_then(|(_, key)| {
+                let ipv6_prefix = request.routed.config.client_ip.ipv6_prefix;
+                keys::from_text(spec, key, ipv6_prefix, secret).into_iter().next()
+            })
+        }
+        KnownSender::Accepted(_, keys) => match keys.iter().find(|(of, _)| of == name) {
+            Some((_, text)) if text.is_empty() => return None, // it had none
+            Some((_, text)) => keys::fingerprint_of_text(spec, text, secret)
+                .map(|fingerprint| (fingerprint, KeyText::from_slice(text))),
+            None => None,
+        },
     };
     match said {
         Some((fingerprint, text)) => {

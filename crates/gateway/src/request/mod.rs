@@ -6,6 +6,7 @@
 //! - `limit_selection`: which limits apply, with which key and cost (`cost`)
 //! - [`early_reject`]: requests that are answered before all of their limits are evaluated
 //! - [`verdict`]: what was found out about a request, and what its limits decided
+//! - `queueing`: requests that are queued (`message`, `owner`, `prefer`), and [delivered](Delivery)
 //! - [`Services`]: what a worker thread has for requests; [`View`]: the configuration in force as the worker sees it
 //! - [`context`]: holds and facts of a request, and its [`Exchange`](sluicegate_upstream::Exchange); dropping it settles them
 //! - `ending`: what a request keeps of the configuration until its last byte
@@ -14,6 +15,7 @@
 pub mod context;
 pub mod cost;
 mod decide;
+mod deliver;
 mod disposition;
 pub mod early_reject;
 mod ending;
@@ -21,7 +23,11 @@ mod head_checks;
 mod inputs;
 pub mod limit_selection;
 pub mod matching;
+mod message;
+mod owner;
 pub mod pipeline;
+mod prefer;
+mod queueing;
 mod remember;
 mod response_body;
 mod services;
@@ -29,6 +35,7 @@ pub mod verdict;
 mod view;
 
 pub use context::RequestContext;
+pub use deliver::{Deferred, Delivery, Outcome, retry_after};
 pub use inputs::Inputs;
 pub use response_body::{Response, ResponseBody, Tunnel};
 pub use services::Services;

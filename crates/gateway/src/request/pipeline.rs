@@ -14,6 +14,7 @@ use crate::request::disposition::{Admitted, Disposition};
 use crate::request::early_reject::{self, EarlyReject};
 use crate::request::limit_selection::LimitSelection;
 use crate::request::matching::{Matching, Step};
+use crate::request::queueing::Queueing;
 use crate::request::verdict::{Evaluated, Matched};
 use crate::request::{RequestContext, Response, Services, View};
 use crate::respond::{self, LocalError, RateLimitHeaders};
@@ -121,12 +122,26 @@ fn respond<'r>(
         // are boxed: a box of at most 1 KiB is allocated fast (decision 26).
         let disposition = match decide(view, connection, context, head) {
             Ok(disposition) => disposition,
-            Err(undecided) => boxed_future(|| decide_waiting(view, *undecided, context)).await,
+            Err(undecided) => boxed_future(|| decide_waiting(view, *undecided, context, body)).await,
         };
-        let mut admitted = match disposition.admitted() {
-            Ok(admitted) => admitted,
-            Err(response) => return response.with_body(),
-        };
+        match disposition.admitted() {
+            Ok(admitted) => act(view, context, admitted, head, body).await,
+            Err(response) => response.with_body(),
+        }
+    }
+}
+
+/// Carries out the action of the route of a request that its limits admit, at the time at which they admit it. Takes `body`
+/// out only if it is forwarded.
+#[expect(clippy::manual_async_fn, reason = "an async fn holds its arguments twice (decision 26)")]
+pub(super) fn act<'r>(
+    view: &'r View,
+    context: &'r mut RequestContext,
+    mut admitted: Admitted<'r>,
+    head: &'r mut RequestHead,
+    body: &'r mut Option<RequestBody>,
+) -> impl Future<Output = sluicegate_upstream::Response> + 'r {
+    async move {
         if !admitted.delay.is_zero() {
             boxed_future(|| context.wait_for_turn()).await;
         }
@@ -233,8 +248,10 @@ fn prepare_head(
 enum Undecided<'s, 'r> {
     /// A step of its matching.
     Step(Matching<'s, 'r>, Step<'s>),
-    /// The store, which counts some of its limits.
+    /// The store, which counts some of its limits, or a queue, in which earlier requests may wait.
     Store(Matching<'s, 'r>, Matched<'s>),
+    /// A queue, into which it may be put: its limits do not admit it.
+    Queue(Matching<'s, 'r>, Matched<'s>, Decision),
 }
 
 /// Matches a request and evaluates its limits, if nothing has to be waited for.
@@ -261,6 +278,10 @@ fn decide<'s, 'r>(
     if let Some(response) = context.shed_by_load(view, request.head, &matched.identity) {
         return Ok(Disposition::Answered(response));
     }
+    let queueing = Queueing::of(view, &matching.selection, request.head);
+    if queueing.as_ref().is_some_and(|queueing| queueing.comes_first(&matching.selection)) {
+        return Err(Box::new(Undecided::Store(matching, matched)));
+    }
     let mut decision = match view.store_of(&matching.selection) {
         None => matching.selection.decide(now, true),
         Some(_) if matching.selection.is_divided() => {
@@ -271,6 +292,9 @@ fn decide<'s, 'r>(
             None => return Err(Box::new(Undecided::Store(matching, matched))),
         },
     };
+    if queueing.is_some_and(|queueing| queueing.takes(&matching.selection.selected, &decision)) {
+        return Err(Box::new(Undecided::Queue(matching, matched, decision)));
+    }
     Ok(finish(&matching, &mut matched, &mut decision, view, context))
 }
 
@@ -279,20 +303,37 @@ async fn decide_waiting<'s>(
     view: &'s View,
     undecided: Undecided<'s, '_>,
     context: &mut RequestContext,
+    body: &mut Option<RequestBody>,
 ) -> Disposition<'s> {
-    let (mut matching, mut matched) = match undecided {
-        Undecided::Store(matching, matched) => (matching, matched),
+    let (mut matching, mut matched, decided) = match undecided {
+        Undecided::Store(matching, matched) => (matching, matched, None),
+        Undecided::Queue(matching, matched, decision) => (matching, matched, Some(decision)),
         Undecided::Step(mut matching, step) => {
             match match_waiting(view, &mut matching, step, context).await {
-                Ok(matched) => (matching, matched),
+                Ok(matched) => (matching, matched, None),
                 Err(response) => return Disposition::Answered(response),
             }
         }
     };
     let now = matching.inputs.now;
-    let mut decision = match view.store_of(&matching.selection) {
-        Some(store) => matching.selection.decide_in_store(store, now).await,
-        None => matching.selection.decide(now, true),
+    let queueing = Queueing::of(view, &matching.selection, matching.request.head);
+    let queueing = queueing.filter(|_| matched.reject.is_none());
+    let decision = match (queueing, decided) {
+        (Some(queueing), Some(decision)) => {
+            boxed_future(|| queueing.after(view, context, (&matching, &matched), decision, body)).await
+        }
+        (Some(queueing), None) => {
+            boxed_future(|| queueing.decide(view, context, (&mut matching, &matched), body)).await
+        }
+        (None, Some(decision)) => Ok(decision),
+        (None, None) => Ok(match view.store_of(&matching.selection) {
+            Some(store) => matching.selection.decide_in_store(store, now).await,
+            None => matching.selection.decide(now, true),
+        }),
+    };
+    let mut decision = match decision {
+        Ok(decision) => decision,
+        Err(response) => return Disposition::Answered(response),
     };
     let Some(reject) = matched.reject.take().filter(|_| decision.admitted) else {
         return finish(&matching, &mut matched, &mut decision, view, context);
@@ -309,7 +350,7 @@ async fn decide_waiting<'s>(
 ///
 /// # Errors
 /// The response, if the request is answered without a decision of all of its limits.
-async fn match_waiting<'s>(
+pub(super) async fn match_waiting<'s>(
     view: &'s View,
     matching: &mut Matching<'s, '_>,
     mut step: Step<'s>,
@@ -358,7 +399,7 @@ async fn match_waiting<'s>(
 
 /// Counts and logs a decision, and takes what admitted requests hold.
 #[inline(always)] // otherwise its result is copied
-fn finish<'s>(
+pub(super) fn finish<'s>(
     matching: &Matching<'s, '_>,
     matched: &mut Matched<'s>,
     decision: &mut Decision,

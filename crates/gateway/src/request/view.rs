@@ -171,6 +171,11 @@ impl View {
         }
     }
 
+    /// Counts what a limit did with a request.
+    pub(super) fn count_outcome(&self, limit: usize, outcome: LimitOutcome) {
+        self.limits[limit].count(outcome);
+    }
+
     /// Hands the buffered lines of the access log to the thread that writes them.
     pub fn flush_access_log(&self) {
         if let Some(log) = &self.ending.access_log {

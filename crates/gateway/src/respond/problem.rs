@@ -42,6 +42,14 @@ pub enum LocalError {
     CheckDefers,
     /// 503: who sends the request cannot be found out.
     AuthAway,
+    /// 429: the queue of a limit is full; the client may try again after so many seconds.
+    QueueFull(u32),
+    /// 503: the queue of a limit cannot be written.
+    QueueAway,
+    /// 422: another request with the same `Idempotency-Key` is queued.
+    IdempotencyKeyReused,
+    /// 404: no such request is queued for this client.
+    NotQueued,
     /// 403: the address of the client is not admitted.
     AddressDenied,
     /// 404: no route matches.
@@ -99,8 +107,9 @@ impl LocalError {
             | Self::Token(_)
             | Self::CheckUnproven => StatusCode::UNAUTHORIZED,
             Self::AddressDenied | Self::CheckForbids => StatusCode::FORBIDDEN,
-            Self::CheckDefers => StatusCode::TOO_MANY_REQUESTS,
-            Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::CheckDefers | Self::QueueFull(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::NoRoute | Self::NotQueued => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -113,6 +122,7 @@ impl LocalError {
             | Self::UpstreamDrained
             | Self::UpstreamOverloaded(_)
             | Self::GatewayOverloaded(_)
+            | Self::QueueAway
             | Self::AuthAway => StatusCode::SERVICE_UNAVAILABLE,
             Self::UpstreamSlow | Self::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -129,7 +139,9 @@ impl LocalError {
             Self::CheckUnproven | Self::CheckForbids | Self::CheckDefers => RefusalReason::Check,
             Self::AuthAway => RefusalReason::AuthUnavailable,
             Self::AddressDenied => RefusalReason::List,
-            Self::NoRoute => RefusalReason::NoRoute,
+            Self::QueueFull(_) | Self::QueueAway => RefusalReason::Queue,
+            Self::IdempotencyKeyReused => RefusalReason::Idempotency,
+            Self::NotQueued | Self::NoRoute => RefusalReason::NoRoute,
             Self::Method => RefusalReason::Method,
             Self::Slow | Self::TimedOut => RefusalReason::Timeout,
             Self::TooLarge => RefusalReason::TooLarge,
@@ -160,6 +172,12 @@ impl LocalError {
             Self::CheckDefers => "this request is not permitted at the moment",
             Self::AuthAway => "the gateway cannot find out who sends this request; try again in 1 second",
             Self::AddressDenied => "clients with this address are not admitted here",
+            Self::QueueFull(_) => "too many requests wait for their turn; try again later",
+            Self::QueueAway => "the gateway cannot queue this request at the moment; try again in 1 second",
+            Self::IdempotencyKeyReused => {
+                "another request with this Idempotency-Key is queued, and its content differs"
+            }
+            Self::NotQueued => "no request of this name is queued, or it is not yours",
             Self::NoRoute => "no route matches this request",
             Self::Method => "this method is not served here",
             Self::Slow => "the request did not arrive in time",
@@ -191,7 +209,10 @@ impl LocalError {
             response.headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
         match self {
-            Self::UpstreamBusy | Self::AuthAway => response.headers.insert(header::RETRY_AFTER, "1"),
+            Self::UpstreamBusy | Self::AuthAway | Self::QueueAway => {
+                response.headers.insert(header::RETRY_AFTER, "1");
+            }
+            Self::QueueFull(seconds) => response.headers.insert(header::RETRY_AFTER, seconds.to_string()),
             Self::UpstreamOverloaded(seconds) | Self::GatewayOverloaded(seconds) => {
                 response.headers.insert(header::RETRY_AFTER, seconds.to_string());
             }

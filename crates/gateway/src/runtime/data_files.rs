@@ -131,7 +131,7 @@ impl Supervisor {
         let mut config = before.config.clone();
         let changed = change(&mut config);
         if changed {
-            self.put_in_force(config, before.rules(), &before).await;
+            self.put_in_force(config, before.opened(), &before).await;
         }
         changed
     }

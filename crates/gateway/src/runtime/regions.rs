@@ -35,7 +35,7 @@ impl Supervisor {
         let before = self.shared.snapshot.load_full();
         let current = self.divisions(&before.config);
         if current.iter().enumerate().any(|(limit, division)| *division != before.config.division(limit)) {
-            self.put_in_force(before.config.clone(), before.rules(), &before).await;
+            self.put_in_force(before.config.clone(), before.opened(), &before).await;
         }
     }
 }

@@ -16,9 +16,11 @@ use super::worker::Command;
 use crate::admin::effective_config;
 use crate::diff::Diff;
 use crate::limit::Limit;
+use crate::queue::Queues;
 use crate::resources::{Loaded, LoadedConfig, Source};
 use crate::rules::Rules;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Opened, Snapshot};
+use sluicegate_base::clock::Clock;
 use sluicegate_base::file;
 use sluicegate_config::{Config, ListenerConfig};
 use sluicegate_observe::metrics::ConfiguredNames;
@@ -60,6 +62,12 @@ fn count_kept<T, P>(next: &[T], before: &[T], part: impl Fn(&T) -> &Arc<P>) -> u
 fn entries(limit: &Arc<Limit>) -> u64 {
     let plans = limit.plans.iter().map(|(_, limit)| limit);
     std::iter::once(limit).chain(plans).map(|limit| limit.counted.counters.entries() as u64).sum()
+}
+
+/// Opens what a configuration names; `before` is what the one before had. Blocks.
+pub(super) fn open(config: &Config, before: &Opened, clock: Clock) -> Result<Opened, String> {
+    let rules = config.rules.as_ref().map(|rules| Rules::open(rules, clock, before.rules.as_ref()));
+    Ok(Opened { rules: rules.transpose()?, queues: Some(Queues::open(config, before.queues.as_deref())?) })
 }
 
 /// Waits briefly for the addresses of new servers to be resolved.
@@ -146,7 +154,7 @@ impl Supervisor {
             access_log::open(access_log.as_ref(), shared.access_log.load_full(), &shared.metrics)
         });
         let access_log = opened.await.map_err(|error| error.to_string())??;
-        let rules = self.rules_of(&config, &before).await?;
+        let opened = self.opened_of(&config, &before).await?;
         self.serve_admin(config.admin.as_ref().map(|admin| admin.address))?;
         self.text = text;
         if !loaded.rendered.is_empty() {
@@ -173,7 +181,7 @@ impl Supervisor {
         self.update_telemetry(config.otlp.as_ref());
         let counted = |limit: &str| before.limit(limit).map(entries);
         let old = effective_config(&before);
-        let generation = self.put_in_force(config, rules, &before).await;
+        let generation = self.put_in_force(config, opened, &before).await;
         let diff = Diff::between(&old, &effective_config(&self.shared.snapshot.load()), counted);
         self.update_store();
         self.update_regions();
@@ -202,11 +210,11 @@ impl Supervisor {
     pub(super) async fn put_in_force(
         &self,
         mut config: LoadedConfig,
-        rules: Option<Arc<Rules>>,
+        opened: Opened,
         before: &Snapshot,
     ) -> u64 {
         self.divide(&mut config);
-        let next = self.snapshots.build(config, rules, Some(before), self.shared.clock.now());
+        let next = self.snapshots.build(config, opened, Some(before), self.shared.clock.now());
         resolve_new_names(&next).await;
         let generation = next.generation;
         tracing::debug!(
@@ -229,13 +237,12 @@ impl Supervisor {
         generation
     }
 
-    /// The rules that `config` names: those of `before` as far as they are the same.
-    async fn rules_of(&self, config: &Config, before: &Snapshot) -> Result<Option<Arc<Rules>>, String> {
-        let Some(rules) = config.rules.clone() else { return Ok(None) };
-        let (known, clock) = (before.rules(), self.shared.clock);
-        let open = move || Rules::open(&rules, clock, known.as_ref());
-        let opened = sluicegate_base::boxed_future::spawn_blocking(open).await;
-        opened.map_err(|error| error.to_string())?.map(Some)
+    /// The rules and the queues that `config` names: those of `before` as far as they are the same.
+    async fn opened_of(&self, config: &LoadedConfig, before: &Snapshot) -> Result<Opened, String> {
+        let (config, before, clock) = (Arc::clone(&config.config), before.opened(), self.shared.clock);
+        let opened =
+            sluicegate_base::boxed_future::spawn_blocking(move || open(&config, &before, clock)).await;
+        opened.map_err(|error| error.to_string())?
     }
 
     /// Begins with new rules if these have outgrown their keys.
@@ -244,10 +251,10 @@ impl Supervisor {
         if !before.rules().is_some_and(|rules| rules.have_outgrown()) {
             return;
         }
-        match self.rules_of(&before.config, &before).await {
-            Ok(rules) => {
+        match self.opened_of(&before.config, &before).await {
+            Ok(opened) => {
                 tracing::debug!("what is remembered of rules has become too much, and is read again");
-                self.put_in_force(before.config.clone(), rules, &before).await;
+                self.put_in_force(before.config.clone(), opened, &before).await;
             }
             Err(why) => tracing::warn!("{why}"),
         }

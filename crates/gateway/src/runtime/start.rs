@@ -14,7 +14,7 @@ use super::drain::Ending;
 use super::event_loop::Events;
 use super::handover;
 use super::options::{Options, StartError};
-use super::reload::{not_in_force, read};
+use super::reload::{not_in_force, open, read};
 use super::signals::Signals;
 use super::sockets::{Held, Sockets};
 use super::supervisor::Supervisor;
@@ -23,9 +23,8 @@ use super::telemetry;
 use super::watched_files::WatchedFiles;
 use super::worker;
 use crate::process_state::{ProcessState, Status};
-use crate::rules::Rules;
 use crate::server::ConnectionBudget;
-use crate::snapshot::SnapshotBuilder;
+use crate::snapshot::{Opened, SnapshotBuilder};
 use sluicegate_base::clock::Clock;
 use sluicegate_base::critical_task::CriticalTasks;
 use sluicegate_base::own_load::OwnLoad;
@@ -60,10 +59,9 @@ pub fn run(options: &Options, log: &ProcessLog) -> Result<(), StartError> {
         access_log::open(config.access_log.as_ref(), None, &metrics).map_err(StartError::System)?;
     let (spans, waiting) = telemetry::open(config.otlp.as_ref(), &metrics);
     let clock = Clock::start();
-    let rules = config.rules.as_ref().map(|rules| Rules::open(rules, clock, None)).transpose();
-    let rules = rules.map_err(StartError::System)?;
+    let opened = open(&config, &Opened::default(), clock).map_err(StartError::System)?;
     let snapshots = SnapshotBuilder::default();
-    let snapshot = snapshots.build(config, rules, None, clock.now());
+    let snapshot = snapshots.build(config, opened, None, clock.now());
     let shared = Arc::new(ProcessState {
         generation: AtomicU64::new(snapshot.generation),
         snapshot: ArcSwap::from_pointee(snapshot),

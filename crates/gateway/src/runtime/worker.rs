@@ -9,6 +9,7 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc;
 
 use super::options::StartError;
+use crate::delivery::Deliveries;
 use crate::process_state::ProcessState;
 use crate::request::Services;
 use crate::server::{ConnectionBudget, ListenSocket, Server};
@@ -50,6 +51,7 @@ const LATE: usize = 3;
 pub(super) struct Worker {
     services: Rc<Services>,
     server: Rc<Server>,
+    deliveries: Deliveries,
     critical: CriticalTasks,
 }
 
@@ -62,8 +64,9 @@ impl Worker {
         critical: CriticalTasks,
     ) -> Self {
         let services = Services::new(process, index);
+        let deliveries = Deliveries::new(&services, &budget, &critical);
         let server = Server::new(&services, budget, critical.clone());
-        Self { services, server, critical }
+        Self { services, server, deliveries, critical }
     }
 
     /// Carries out commands until the channel closes.
@@ -112,6 +115,7 @@ impl Worker {
             worker.deadlines.sweep(worker.clock().uptime());
             worker.buffers.set_date(worker.clock().wall());
             self.services.last_view().flush_access_log();
+            self.deliveries.follow();
             if tick % REAP_TICKS == 0 {
                 // Also drops what an outdated view holds, where no request does.
                 self.services.view().reap_upstream_connections(worker.deadlines.now());

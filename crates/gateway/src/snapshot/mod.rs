@@ -12,6 +12,7 @@ use sluicegate_wire::h2::FloodLimits;
 use sluicegate_wire::headers::NameCase;
 
 use crate::limit::{Limit, StoreState};
+use crate::queue::Queues;
 use crate::resources::LoadedConfig;
 use crate::rules::{RuledLimit, Rules};
 use crate::store_settings::settings;
@@ -71,6 +72,17 @@ pub struct Snapshot {
     pub check: Option<Arc<Check>>,
     /// Rules for single keys.
     pub rules: Option<RulesInForce>,
+    /// Where requests above limits are kept until these admit them; `None` if no limit has a queue.
+    pub queues: Option<Arc<Queues>>,
+}
+
+/// What a configuration names and is opened before it comes into force.
+#[derive(Clone, Default)]
+pub struct Opened {
+    /// Rules for single keys.
+    pub rules: Option<Arc<Rules>>,
+    /// The queues of limits.
+    pub queues: Option<Arc<Queues>>,
 }
 
 /// Rules for single keys, and the limits that may have some.
@@ -94,10 +106,11 @@ impl SnapshotBuilder {
     pub fn build(
         &self,
         config: LoadedConfig,
-        rules: Option<Arc<Rules>>,
+        opened: Opened,
         before: Option<&Snapshot>,
         now: Time,
     ) -> Snapshot {
+        let Opened { rules, queues } = opened;
         let same_file = before.filter(|before| Arc::ptr_eq(&before.config.config, &config.config));
         let has_same_rules = before.is_some_and(|before| is_same(before.rules().as_ref(), rules.as_ref()));
         let has_same_consumers = before.is_some_and(|before| {
@@ -201,6 +214,7 @@ impl SnapshotBuilder {
                 || Names::next(&config, before.map(|before| &before.names)),
             ),
             reserved,
+            queues: queues.filter(|queues| !queues.is_empty()),
             rules: rules.map(|rules| RulesInForce {
                 limits: config
                     .limits
@@ -215,6 +229,11 @@ impl SnapshotBuilder {
 }
 
 impl Snapshot {
+    /// What was opened for it.
+    pub fn opened(&self) -> Opened {
+        Opened { rules: self.rules(), queues: self.queues.clone() }
+    }
+
     /// The rules for single keys.
     pub fn rules(&self) -> Option<Arc<Rules>> {
         self.rules.as_ref().map(|in_force| Arc::clone(&in_force.rules))
@@ -351,10 +370,10 @@ mod tests {
     fn a_limit_that_moves_into_the_store_or_out_of_it_starts_anew() {
         let snapshots = SnapshotBuilder::default();
         let now = Time::from_nanos(0);
-        let first = snapshots.build(config("local"), None, None, now);
-        let same = snapshots.build(config("local"), None, Some(&first), now);
-        let moved = snapshots.build(config("shared"), None, Some(&same), now);
-        let back = snapshots.build(config("local"), None, Some(&moved), now);
+        let first = snapshots.build(config("local"), Opened::default(), None, now);
+        let same = snapshots.build(config("local"), Opened::default(), Some(&first), now);
+        let moved = snapshots.build(config("shared"), Opened::default(), Some(&same), now);
+        let back = snapshots.build(config("local"), Opened::default(), Some(&moved), now);
         let kept = |a: &Snapshot, b: &Snapshot| {
             Arc::ptr_eq(&a.limits[0].counted.counters, &b.limits[0].counted.counters)
         };
@@ -373,10 +392,10 @@ mod tests {
         let mut config = loaded.config.ok_or(loaded.rendered).unwrap();
         let snapshots = SnapshotBuilder::default();
         let now = Time::from_nanos(0);
-        let first = snapshots.build(config.clone(), None, None, now);
-        let same = snapshots.build(config.clone(), None, Some(&first), now);
+        let first = snapshots.build(config.clone(), Opened::default(), None, now);
+        let same = snapshots.build(config.clone(), Opened::default(), Some(&first), now);
         config.divisions = vec![Some(config.regions.as_ref().unwrap().division(500_000)), None];
-        let lent = snapshots.build(config, None, Some(&same), now);
+        let lent = snapshots.build(config, Opened::default(), Some(&same), now);
         let shared = |a: &Snapshot, b: &Snapshot| {
             assert!(Arc::ptr_eq(&a.table, &b.table) && Arc::ptr_eq(&a.names, &b.names));
             [0, 1].map(|at| {

@@ -9,6 +9,8 @@ named_enum! {
         Admitted = "admitted",
         /// Its limits, or the access rules of its route, refused it.
         Refused = "refused",
+        /// It was put into the queue of a limit, and is delivered later.
+        Queued = "queued",
         /// It matches no route, or is not a valid request.
         Unmatched = "unmatched",
     }

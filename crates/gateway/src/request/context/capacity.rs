@@ -174,6 +174,9 @@ impl RequestContext {
             // Something is broken, here or there: that says nothing of how much the upstream can handle.
             Err(_) => {}
         }
+        if let Err(error) = result {
+            self.is_unsent.set(error.found_no_server());
+        }
     }
 }
 

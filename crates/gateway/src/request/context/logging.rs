@@ -111,6 +111,14 @@ impl RequestContext {
         });
     }
 
+    /// Logs that the request was put into the queue of a limit.
+    pub(crate) fn set_queued(&self, limit: usize) {
+        self.note(|record| {
+            record.outcome = Some(Outcome::Queued);
+            record.limit = Some((limit, 0));
+        });
+    }
+
     /// Logs the upstream that the request is forwarded to.
     pub fn set_upstream(&self, upstream: usize) {
         self.note(|record| record.upstream = Some(upstream));

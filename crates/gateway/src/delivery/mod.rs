@@ -1,0 +1,267 @@
+//! Delivers queued requests at the pace of their limits.
+//!
+//! Each queue is served by one worker, in a task that claims requests and starts an attempt for each (`attempt`). A request
+//! that its limits do not admit yet goes back into the queue.
+
+mod attempt;
+
+use std::cell::Cell;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use self::attempt::{Attempt, Verdict};
+use crate::queue::{Claimed, Event, Queue, QueueError, QueueState, Serving, millis, reply};
+use crate::request::Services;
+use crate::server::ConnectionBudget;
+use sluicegate_base::boxed_future::{spawn_blocking, spawn_local};
+use sluicegate_base::critical_task::CriticalTasks;
+
+/// The longest sleep while nothing happens: figures are read, and what has expired is removed, so often.
+const CARE: Duration = Duration::from_secs(1);
+/// The pause after the queue could not be read or written.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
+/// The most requests that are claimed at a time.
+const MAX_BATCH: usize = 32;
+/// The most requests that are ended or removed at a time because their time is over.
+const MAX_EXPIRED: usize = 1_000;
+/// After so many requests in a row that no server took, the queue is paused.
+const MAX_UNSENT: u32 = 8;
+/// That pause, in milliseconds; it doubles up to the longest.
+const PAUSE: u64 = 1_000;
+const LONGEST_PAUSE: u64 = 30_000;
+
+/// What delivers the requests of queues on one worker.
+pub struct Deliveries {
+    services: Rc<Services>,
+    budget: Arc<ConnectionBudget>,
+    critical: CriticalTasks,
+}
+
+/// The delivery of one queue.
+struct Delivering {
+    services: Rc<Services>,
+    budget: Arc<ConnectionBudget>,
+    state: Arc<QueueState>,
+    /// Attempts in progress.
+    in_progress: Cell<usize>,
+    /// Notified when one has ended.
+    ended: Notify,
+    /// Requests in a row that no server took.
+    unsent: Cell<u32>,
+}
+
+impl Deliveries {
+    /// Those of a worker. `budget` counts the connections of the process.
+    pub fn new(services: &Rc<Services>, budget: &Arc<ConnectionBudget>, critical: &CriticalTasks) -> Self {
+        Self { services: Rc::clone(services), budget: Arc::clone(budget), critical: critical.clone() }
+    }
+
+    /// Begins to deliver the requests of queues that nobody serves and that are for this worker.
+    pub fn follow(&self) {
+        let view = self.services.view();
+        let Some(queues) = &view.snapshot.queues else { return };
+        for queue in queues.iter() {
+            let state = &queue.state;
+            if state.is_served() || state.is_lent() || self.is_draining() || !self.is_mine(state) {
+                continue;
+            }
+            let Some(serving) = state.serve() else { continue };
+            let delivering = Rc::new(Delivering {
+                services: Rc::clone(&self.services),
+                budget: Arc::clone(&self.budget),
+                state: Arc::clone(state),
+                in_progress: Cell::new(0),
+                ended: Notify::new(),
+                unsent: Cell::new(0),
+            });
+            let guard = self.critical.guard("delivers queued requests");
+            spawn_local(async move {
+                let _guard = guard;
+                delivering.run(serving).await;
+            });
+        }
+    }
+
+    fn is_draining(&self) -> bool {
+        self.services.process.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether this worker is the one for a queue.
+    fn is_mine(&self, state: &QueueState) -> bool {
+        let mut hasher = DefaultHasher::new();
+        (state.limit(), state.path()).hash(&mut hasher);
+        hasher.finish() % self.services.process.workers as u64 == self.services.index as u64
+    }
+}
+
+impl Delivering {
+    /// Delivers until the configuration has the queue no more, or the process ends or is succeeded. Attempts in progress are
+    /// then completed.
+    async fn run(self: Rc<Self>, serving: Serving) {
+        let mut cared = 0;
+        let mut batch = 1;
+        while let Some(queue) = self.queue() {
+            let now = self.now();
+            if now >= cared + CARE.as_millis() as u64 {
+                self.care(&queue, now).await;
+                cared = now;
+            }
+            let paused = self.state.standing().paused_until;
+            if paused > now {
+                self.sleep(Duration::from_millis(paused - now)).await;
+                continue;
+            }
+            let free = queue.config.concurrency.saturating_sub(self.in_progress.get());
+            if free == 0 {
+                self.ended.notified().await;
+                continue;
+            }
+            let claimed = match self.claim(&queue, free.min(batch)).await {
+                Ok(claimed) => claimed,
+                Err(error) => {
+                    self.failed(&error);
+                    self.sleep(AFTER_ERROR).await;
+                    continue;
+                }
+            };
+            if claimed.is_empty() {
+                batch = 1;
+                self.rest().await;
+                continue;
+            }
+            batch = match self.attempt_all(&queue, claimed).await {
+                true => (batch * 2).min(MAX_BATCH),
+                false => 1,
+            };
+        }
+        while self.in_progress.get() > 0 {
+            self.ended.notified().await;
+        }
+        drop(serving);
+    }
+
+    /// The queue as the configuration in force has it; `None` if nothing is to be delivered any more.
+    fn queue(&self) -> Option<Arc<Queue>> {
+        if self.services.process.draining.load(Ordering::Relaxed) || self.state.is_lent() {
+            return None;
+        }
+        let view = self.services.view();
+        let queue = view.snapshot.queues.as_ref()?.named(self.state.limit())?;
+        Arc::ptr_eq(&queue.state, &self.state).then(|| Arc::clone(queue))
+    }
+
+    fn now(&self) -> u64 {
+        millis(self.services.process.clock.now())
+    }
+
+    /// Sleeps, at most until something may be delivered.
+    async fn sleep(&self, time: Duration) {
+        tokio::time::sleep(time.min(CARE)).await;
+    }
+
+    /// Nothing is due: waits for the next request, or until one is.
+    async fn rest(&self) {
+        let (state, now) = (Arc::clone(&self.state), self.now());
+        let due = spawn_blocking(move || state.file().next_due(state.limit())).await;
+        let wait = match due {
+            Ok(Ok(Some(due))) => Duration::from_millis(due.saturating_sub(now)).max(Duration::from_millis(1)),
+            _ => CARE,
+        };
+        tokio::select! {
+            () = self.state.wake.notified() => {}
+            () = tokio::time::sleep(wait.min(CARE)) => {}
+        }
+    }
+
+    /// Reads the figures of the queue, ends what has expired, and removes what ended long ago.
+    async fn care(&self, queue: &Queue, now: u64) {
+        let (state, keep_until) = (Arc::clone(&self.state), now.saturating_add(keep(queue)));
+        let cared = spawn_blocking(move || {
+            while state.file().expire(now, keep_until, MAX_EXPIRED)? >= MAX_EXPIRED as u64 {}
+            state.read_figures()
+        });
+        if let Ok(Err(error)) = cared.await {
+            self.failed(&error);
+        }
+    }
+
+    async fn claim(&self, queue: &Queue, max: usize) -> Result<Vec<Claimed>, QueueError> {
+        let (now, file) = (self.now(), self.state.file());
+        let keep_until = now.saturating_add(keep(queue));
+        reply(|reply| file.claim_then(self.state.limit(), now, keep_until, max, reply)).await
+    }
+
+    /// Begins attempts, one after the other. Returns whether the limits have admitted all of them.
+    async fn attempt_all(self: &Rc<Self>, queue: &Arc<Queue>, claimed: Vec<Claimed>) -> bool {
+        let mut all = true;
+        let mut claimed = claimed.into_iter();
+        while let Some(one) = claimed.next() {
+            let attempt = Attempt::new(Rc::clone(&self.services), Arc::clone(queue), one);
+            let Some(place) = self.budget.acquire() else {
+                let until = self.now() + PAUSE;
+                self.state.pause_until(until);
+                attempt.release(until).await;
+                all = false;
+                break;
+            };
+            let (sender, verdict) = tokio::sync::oneshot::channel();
+            self.in_progress.set(self.in_progress.get() + 1);
+            let delivering = Rc::clone(self);
+            spawn_local(async move {
+                let was_sent = attempt.make(place, sender).await;
+                delivering.attempted(was_sent);
+            });
+            match verdict.await {
+                Ok(Verdict::Admitted) | Err(_) => {}
+                Ok(Verdict::Deferred(deferred)) => {
+                    all = false;
+                    if deferred.all {
+                        self.state.pause_until(millis(deferred.until));
+                        break;
+                    }
+                }
+            }
+        }
+        // What is left was not looked at.
+        for one in claimed {
+            Attempt::new(Rc::clone(&self.services), Arc::clone(queue), one).release(0).await;
+        }
+        all
+    }
+
+    /// An attempt has ended. `was_sent`: whether a server took the request, if that was tried.
+    fn attempted(&self, was_sent: Option<bool>) {
+        self.in_progress.set(self.in_progress.get() - 1);
+        match was_sent {
+            Some(true) => self.unsent.set(0),
+            Some(false) => {
+                let unsent = self.unsent.get() + 1;
+                self.unsent.set(unsent);
+                if let Some(above) = unsent.checked_sub(MAX_UNSENT) {
+                    let pause = PAUSE.checked_shl(above).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);
+                    self.state.pause_until(self.now() + pause);
+                }
+            }
+            None => {}
+        }
+        self.ended.notify_one();
+    }
+
+    #[cold]
+    fn failed(&self, error: &QueueError) {
+        if *error != QueueError::Released {
+            self.state.counts.count(Event::Error);
+            self.state.warn(self.now(), &format!("cannot be delivered: {error}"));
+        }
+    }
+}
+
+/// How long the outcome of a request can be read, in milliseconds.
+fn keep(queue: &Queue) -> u64 {
+    u64::try_from(queue.config.keep.as_millis()).unwrap_or(u64::MAX)
+}

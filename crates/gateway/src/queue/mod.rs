@@ -1,0 +1,37 @@
+//! The queues of limits: requests that are answered 202 and delivered later.
+//!
+//! - [`Queues`]: those of a configuration, with their files; a queue is kept from one configuration to the next
+//! - [`Queue`]: the queue of one limit
+//! - [`StoredRequest`], [`StoredAnswer`]: what is stored of a request and of its answer
+//!
+//! How requests get into a queue and out of it is in [`crate::request`] and [`crate::delivery`].
+
+mod counts;
+mod open;
+mod seal;
+mod state;
+mod stored;
+
+use sluicegate_limiter::Time;
+
+pub use self::counts::{Counts, Event};
+pub use self::open::{Queue, Queues};
+pub use self::seal::Seal;
+pub use self::state::{QueueState, Serving, Standing, reply};
+pub use self::stored::{Sealed, StoredAnswer, StoredRequest, Unreadable};
+pub(crate) use self::stored::{characters, of_characters};
+pub use sluicegate_queue::{
+    Accepted, Bounds, Claimed, End, Entry, Id, Idempotency, Message, Order, Refused, State,
+};
+pub use sluicegate_queue::{Figures, MAX_OF_KEY, Next, Retries};
+pub use sluicegate_queue_sqlite::{Cancelled, DeadLetters, QueueError};
+
+/// A time in milliseconds since 1970, as queues have it.
+pub fn millis(time: Time) -> u64 {
+    time.as_nanos() / 1_000_000
+}
+
+/// A time of a queue.
+pub fn time(millis: u64) -> Time {
+    Time::from_nanos(millis.saturating_mul(1_000_000))
+}
