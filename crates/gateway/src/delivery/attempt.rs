@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::queue::{
     Claimed, End, Event, Next, Queue, QueueError, Retries, Sealed, StoredAnswer, StoredRequest, millis,
-    of_characters, reply,
+    of_characters,
 };
 use crate::request::{Deferred, Delivery, Outcome, Services, retry_after};
 use sluicegate_auth::Answers;
@@ -140,10 +140,8 @@ impl Attempt {
         let state = &self.queue.state;
         let attempt = (self.claimed.id, self.claimed.attempt);
         loop {
-            let (now, file, end) = (self.now(), state.file(), end.clone());
-            let written =
-                reply(|reply| file.end_then(attempt, end, now, now.saturating_add(keep), reply)).await;
-            match written {
+            let (now, end) = (self.now(), end.clone());
+            match state.end(attempt, end, now, now.saturating_add(keep)).await {
                 Ok(_) => break,
                 // The process that has the file makes the attempt again.
                 Err(QueueError::Released) => break,
@@ -154,7 +152,6 @@ impl Attempt {
                 }
             }
         }
-        state.wake.notify_one();
     }
 
     /// What is sent, and on which connection it would have come; `None` if it is no valid request.

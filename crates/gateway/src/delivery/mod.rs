@@ -15,10 +15,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use self::attempt::{Attempt, Verdict};
-use crate::queue::{Claimed, Event, Queue, QueueError, QueueState, Serving, millis, reply};
+use crate::queue::{Claimed, Event, Queue, QueueError, QueueState, Serving, millis};
 use crate::request::Services;
 use crate::server::ConnectionBudget;
-use sluicegate_base::boxed_future::{spawn_blocking, spawn_local};
+use sluicegate_base::boxed_future::spawn_local;
 use sluicegate_base::critical_task::CriticalTasks;
 
 /// The longest sleep while nothing happens: figures are read, and what has expired is removed, so often.
@@ -27,8 +27,6 @@ const CARE: Duration = Duration::from_secs(1);
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// The most requests that are claimed at a time.
 const MAX_BATCH: usize = 32;
-/// The most requests that are ended or removed at a time because their time is over.
-const MAX_EXPIRED: usize = 1_000;
 /// After so many requests in a row that no server took, the queue is paused.
 const MAX_UNSENT: u32 = 8;
 /// That pause, in milliseconds; it doubles up to the longest.
@@ -166,10 +164,9 @@ impl Delivering {
 
     /// Nothing is due: waits for the next request, or until one is.
     async fn rest(&self) {
-        let (state, now) = (Arc::clone(&self.state), self.now());
-        let due = spawn_blocking(move || state.file().next_due(state.limit())).await;
-        let wait = match due {
-            Ok(Ok(Some(due))) => Duration::from_millis(due.saturating_sub(now)).max(Duration::from_millis(1)),
+        let now = self.now();
+        let wait = match self.state.next_due().await {
+            Ok(Some(due)) => Duration::from_millis(due.saturating_sub(now)).max(Duration::from_millis(1)),
             _ => CARE,
         };
         tokio::select! {
@@ -180,20 +177,14 @@ impl Delivering {
 
     /// Reads the figures of the queue, ends what has expired, and removes what ended long ago.
     async fn care(&self, queue: &Queue, now: u64) {
-        let (state, keep_until) = (Arc::clone(&self.state), now.saturating_add(keep(queue)));
-        let cared = spawn_blocking(move || {
-            while state.file().expire(now, keep_until, MAX_EXPIRED)? >= MAX_EXPIRED as u64 {}
-            state.read_figures()
-        });
-        if let Ok(Err(error)) = cared.await {
+        if let Err(error) = self.state.care(now, now.saturating_add(keep(queue))).await {
             self.failed(&error);
         }
     }
 
     async fn claim(&self, queue: &Queue, max: usize) -> Result<Vec<Claimed>, QueueError> {
-        let (now, file) = (self.now(), self.state.file());
-        let keep_until = now.saturating_add(keep(queue));
-        reply(|reply| file.claim_then(self.state.limit(), now, keep_until, max, reply)).await
+        let now = self.now();
+        self.state.claim(now, now.saturating_add(keep(queue)), max).await
     }
 
     /// Begins attempts, one after the other. Returns whether the limits have admitted all of them.

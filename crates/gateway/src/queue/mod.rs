@@ -10,6 +10,7 @@ mod counts;
 mod open;
 mod seal;
 mod state;
+mod storage;
 mod stored;
 
 use sluicegate_limiter::Time;
@@ -17,7 +18,7 @@ use sluicegate_limiter::Time;
 pub use self::counts::{Counts, Event};
 pub use self::open::{Queue, Queues};
 pub use self::seal::Seal;
-pub use self::state::{QueueState, Serving, Standing, reply};
+pub use self::state::{QueueState, Serving, Standing};
 pub use self::stored::{Sealed, StoredAnswer, StoredRequest, Unreadable};
 pub(crate) use self::stored::{characters, of_characters};
 pub use sluicegate_queue::{

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use super::counts::Counts;
 use super::seal::Seal;
@@ -86,7 +86,7 @@ impl QueueState {
     }
 
     /// Its file.
-    pub fn file(&self) -> Arc<QueueFile> {
+    pub(super) fn file(&self) -> Arc<QueueFile> {
         self.shared.file.load_full()
     }
 
@@ -111,7 +111,7 @@ impl QueueState {
     }
 
     /// A request is going to be accepted.
-    pub fn begin_accept(&self) {
+    pub(super) fn begin_accept(&self) {
         let mut standing = self.lock();
         standing.accepted += 1;
         self.length.store(standing.figures.length.max(1), Ordering::Release);
@@ -121,7 +121,7 @@ impl QueueState {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn read_figures(&self) -> Result<Figures, QueueError> {
+    pub(super) fn read_figures(&self) -> Result<Figures, QueueError> {
         let before = self.lock().accepted;
         let all = self.file().figures()?;
         let figures = all.into_iter().find(|(limit, _)| *limit == self.limit);
@@ -174,16 +174,4 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.0.is_served.store(false, Ordering::Release);
     }
-}
-
-/// Makes a call that replies later.
-///
-/// # Errors
-/// Those of the call.
-pub async fn reply<T: Send + 'static>(
-    call: impl FnOnce(Box<dyn FnOnce(Result<T, QueueError>) + Send>) -> Result<(), QueueError>,
-) -> Result<T, QueueError> {
-    let (sender, receiver) = oneshot::channel();
-    call(Box::new(move |outcome| _ = sender.send(outcome)))?;
-    receiver.await.unwrap_or_else(|_| Err(QueueError::failed()))
 }

@@ -259,7 +259,7 @@ fn lax_routes<'n>(
 
 /// What says who sends a request to this route, which loosely matches others.
 #[inline(always)]
-fn sources<'s>(snapshot: &'s Snapshot, route: usize, lax: &[LaxMatch<'_>]) -> Sources<'s, 's> {
+pub(super) fn sources<'s>(snapshot: &'s Snapshot, route: usize, lax: &[LaxMatch<'_>]) -> Sources<'s, 's> {
     let Snapshot { config, routes, jwt, introspection, check, .. } = snapshot;
     let wants_user = routes[route].wants_user || lax.iter().any(|lax| routes[lax.route].wants_user);
     let wants_check = check.is_some()

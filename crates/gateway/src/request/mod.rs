@@ -6,7 +6,7 @@
 //! - `limit_selection`: which limits apply, with which key and cost (`cost`)
 //! - [`early_reject`]: requests that are answered before all of their limits are evaluated
 //! - [`verdict`]: what was found out about a request, and what its limits decided
-//! - `queueing`: requests that are queued (`message`, `owner`, `prefer`), and [delivered](Delivery)
+//! - `queueing`: requests that are queued (`message`, `owner`, `prefer`), [delivered](Delivery), and whose state is asked for (`queue_status`)
 //! - [`Services`]: what a worker thread has for requests; [`View`]: the configuration in force as the worker sees it
 //! - [`context`]: holds and facts of a request, and its [`Exchange`](sluicegate_upstream::Exchange); dropping it settles them
 //! - `ending`: what a request keeps of the configuration until its last byte
@@ -27,6 +27,7 @@ mod message;
 mod owner;
 pub mod pipeline;
 mod prefer;
+pub(crate) mod queue_status;
 mod queueing;
 mod remember;
 mod response_body;

@@ -14,6 +14,7 @@ use crate::request::disposition::{Admitted, Disposition};
 use crate::request::early_reject::{self, EarlyReject};
 use crate::request::limit_selection::LimitSelection;
 use crate::request::matching::{Matching, Step};
+use crate::request::queue_status;
 use crate::request::queueing::Queueing;
 use crate::request::verdict::{Evaluated, Matched};
 use crate::request::{RequestContext, Response, Services, View};
@@ -246,6 +247,8 @@ fn prepare_head(
 
 /// What a request waits for before its limits are decided.
 enum Undecided<'s, 'r> {
+    /// The state of a queued request, which it asks for.
+    QueueStatus(Request<'r>),
     /// A step of its matching.
     Step(Matching<'s, 'r>, Step<'s>),
     /// The store, which counts some of its limits, or a queue, in which earlier requests may wait.
@@ -265,6 +268,9 @@ fn decide<'s, 'r>(
     head: &'r RequestHead,
 ) -> Result<Disposition<'s>, Box<Undecided<'s, 'r>>> {
     let request = Request { head, peer: context.peer(connection) };
+    if queue_status::is_asked(view, request) {
+        return Err(Box::new(Undecided::QueueStatus(request)));
+    }
     let now = context.begun();
     let mut matching = Matching::new(&view.snapshot, request, now);
     let mut matched = match matching.step(&|selected| view.may_refuse(selected, now)) {
@@ -306,6 +312,10 @@ async fn decide_waiting<'s>(
     body: &mut Option<RequestBody>,
 ) -> Disposition<'s> {
     let (mut matching, mut matched, decided) = match undecided {
+        Undecided::QueueStatus(request) => {
+            let answering = boxed_future(|| queue_status::answer(view, context, request));
+            return Disposition::Answered(answering.await);
+        }
         Undecided::Store(matching, matched) => (matching, matched, None),
         Undecided::Queue(matching, matched, decision) => (matching, matched, Some(decision)),
         Undecided::Step(mut matching, step) => {

@@ -9,13 +9,12 @@ use super::message::{Acceptance, message, read_body};
 use super::prefer::Prefer;
 use super::view::View;
 use crate::limit::{Decided, Decision, SelectedLimit};
-use crate::queue::{Accepted, Bounds, Event, MAX_OF_KEY, Queue, QueueError, Queues, Refused, millis, reply};
+use crate::queue::{Accepted, Bounds, Event, MAX_OF_KEY, Queue, QueueError, Queues, Refused, millis};
 use crate::request::RequestContext;
 use crate::request::limit_selection::LimitSelection;
 use crate::request::matching::Matching;
 use crate::request::verdict::{Evaluated, Matched};
 use crate::respond::{self, LocalError, RateLimitHeaders};
-use sluicegate_base::boxed_future::spawn_blocking;
 use sluicegate_base::file_watch::sha256;
 use sluicegate_base::limit_outcome::LimitOutcome;
 use sluicegate_base::message::LocalResponse;
@@ -89,11 +88,8 @@ impl<'v> Queueing<'v> {
     async fn behind(&self, selection: &LimitSelection<'_>, now: Time) -> Option<usize> {
         for (at, one) in selection.selected.iter().enumerate() {
             let Some(queue) = self.queue(one).filter(|queue| !queue.state.is_empty()) else { continue };
-            let (state, ordered) = (Arc::clone(&queue.state), queue.config.ordered);
-            let key = sha256(&one.ask.text);
-            let now = millis(now);
-            let read = move || state.file().has_backlog(state.limit(), &key, ordered, now);
-            if let Ok(Ok(true)) = spawn_blocking(read).await {
+            let (key, ordered) = (sha256(&one.ask.text), queue.config.ordered);
+            if let Ok(true) = queue.state.has_backlog(key, ordered, millis(now)).await {
                 return Some(at);
             }
         }
@@ -199,14 +195,11 @@ impl<'v> Queueing<'v> {
             Ok(message) => message,
             Err(why) => return Ok(away(context, queue, &QueueError::Storage(why.to_owned()))),
         };
-        queue.state.begin_accept();
-        let file = queue.state.file();
-        Ok(match reply(|reply| file.accept_then(message, bounds, reply)).await {
+        Ok(match queue.state.accept(message, bounds).await {
             Ok(Ok(stored)) => {
                 if !stored.is_duplicate {
                     queue.state.counts.count(Event::Accepted);
                 }
-                queue.state.wake.notify_one();
                 view.count_outcome(one.index, LimitOutcome::Queued);
                 context.set_queued(one.index);
                 let wait = expected(place.wait, one, &stored);

@@ -84,13 +84,19 @@ async fn wait(
     };
     let empty = async {
         let _ = all_done.recv().await; // nothing is sent: it returns when all workers have dropped their senders
-        while shared.metrics.open_connections() > 0 {
+        while shared.metrics.open_connections() > 0 || delivers(shared) {
             tokio::time::sleep(CHECK_INTERVAL).await;
         }
     };
     if tokio::time::timeout(deadline, empty).await.is_err() {
         tracing::warn!("{} connections did not end in time", shared.metrics.open_connections());
     }
+}
+
+/// Whether queued requests are being sent.
+fn delivers(shared: &ProcessState) -> bool {
+    let snapshot = shared.snapshot.load();
+    snapshot.queues.iter().any(|queues| queues.iter().any(|queue| queue.state.is_served()))
 }
 
 /// Has the workers stop accepting and close their connections. The receiver ends when all connections have been notified.

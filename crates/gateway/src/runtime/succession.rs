@@ -13,8 +13,15 @@ use super::drain::IDLE_GRACE_AFTER_HANDOVER;
 use super::handover::{self, HandoverSocket, Succession};
 use super::supervisor::Supervisor;
 use super::worker::{Command, Draining};
-use crate::rules::Rules;
+use crate::snapshot::Opened;
 use sluicegate_config::ListenAddress;
+
+/// How long a hand-over waits for attempts to deliver queued requests.
+const ATTEMPT_GRACE: Duration = Duration::from_secs(5);
+/// How long it waits after it has ended them.
+const CUT_GRACE: Duration = Duration::from_secs(1);
+/// How often it looks whether they have ended.
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Supervisor {
     /// Waits for a process that takes over, and watches it for the time `confirm`. Returns when it is still there then.
@@ -26,17 +33,13 @@ impl Supervisor {
         socket: &mut HandoverSocket,
         confirm: Duration,
     ) -> Succession {
-        let rules = self.shared.snapshot.load().rules();
-        lend_rules(rules.as_ref(), |rules| {
-            rules.hand_over();
-            Ok(())
-        })
-        .await;
+        let opened = self.shared.snapshot.load().opened();
+        lend(&opened).await;
         let result = self.hand_over(successor, socket, confirm).await;
         if let Ok(Succession::Done) = result {
             return Succession::Done;
         }
-        lend_rules(rules.as_ref(), Rules::take_back).await;
+        take_back(&opened).await;
         match result {
             Ok(_) => {
                 tracing::error!("the gateway that took over has ended: this one serves again");
@@ -109,15 +112,49 @@ impl Supervisor {
     }
 }
 
-/// Lets a successor write the rules, or takes them back.
-async fn lend_rules(
-    rules: Option<&Arc<Rules>>,
-    lend: impl FnOnce(&Rules) -> Result<(), String> + Send + 'static,
-) {
-    let Some(rules) = rules.map(Arc::clone) else { return };
-    match sluicegate_base::boxed_future::spawn_blocking(move || lend(&rules)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!("{error}: rules can be changed here after a restart only"),
+/// Lets a successor write the rules and deliver what is queued. Attempts to deliver that are in progress are completed, or ended
+/// after a while: the successor makes them again.
+async fn lend(opened: &Opened) {
+    if let Some(queues) = &opened.queues {
+        queues.iter().for_each(|queue| queue.state.lend(true));
+        let is_idle = || queues.iter().all(|queue| !queue.state.is_served());
+        if !wait_until(is_idle, ATTEMPT_GRACE).await {
+            queues.iter().for_each(|queue| queue.state.cut.notify_waiters());
+            wait_until(is_idle, CUT_GRACE).await;
+        }
+    }
+    let Opened { rules, queues } = opened.clone();
+    let lent = sluicegate_base::boxed_future::spawn_blocking(move || {
+        rules.iter().for_each(|rules| rules.hand_over());
+        queues.iter().for_each(|queues| queues.hand_over());
+    });
+    if let Err(error) = lent.await {
+        tracing::error!("{error}");
+    }
+}
+
+/// Takes them back from a successor that has failed.
+async fn take_back(opened: &Opened) {
+    let Opened { rules, queues } = opened.clone();
+    let taken = sluicegate_base::boxed_future::spawn_blocking(move || {
+        let rules = rules.map_or(Ok(()), |rules| rules.take_back());
+        let rules = rules.map_err(|error| format!("{error}: rules can be changed here after a restart only"));
+        let queues = queues.map_or(Ok(()), |queues| queues.take_back());
+        let queues = queues.map_err(|error| format!("{error}: requests are queued here after a restart only"));
+        [rules, queues]
+    });
+    match taken.await {
+        Ok(taken) => taken.into_iter().filter_map(Result::err).for_each(|error| tracing::error!("{error}")),
         Err(error) => tracing::error!("{error}"),
     }
+}
+
+/// Waits until something is the case, at most for a time. Returns whether it is.
+async fn wait_until(is_so: impl Fn() -> bool, longest: Duration) -> bool {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(CHECK_INTERVAL).await;
+        }
+    };
+    tokio::time::timeout(longest, waiting).await.is_ok()
 }
