@@ -10,6 +10,7 @@ mod health;
 mod man;
 mod options;
 mod output;
+mod queue;
 mod replay;
 mod rules;
 mod run;
@@ -60,6 +61,9 @@ enum Command {
     /// Create, replace, remove and list consumers and their API keys
     #[command(subcommand)]
     Consumers(consumers::Command),
+    /// List queued requests, and queue failed ones again or drop them, over the admin API
+    #[command(subcommand)]
+    Queue(queue::Command),
     /// List, create and remove rules of single keys, over the admin API
     #[command(subcommand)]
     Rules(rules::Command),
@@ -98,6 +102,7 @@ pub fn main() -> ExitCode {
         Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Consumers(command)) => consumers::run(&command),
+        Some(Command::Queue(command)) => queue::run(&command),
         Some(Command::Rules(command)) => rules::run(&command),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Size(args)) => size::run(&args),

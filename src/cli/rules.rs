@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use serde_json::{Map, Value, json};
 use sluicegate_config::percent_encode;
 
-use super::admin_client::{AdminClient, AdminOptions, Reply};
+use super::admin_client::{AdminClient, AdminOptions};
 use super::output::{FAILED, INVALID, fail, print, print_and_exit, say};
 
 #[derive(clap::Subcommand)]
@@ -336,34 +336,4 @@ fn watch(client: &mut AdminClient, since: Option<u64>) -> Result<ExitCode, Strin
 
 fn printed(text: &str) -> Result<(), String> {
     print(text).map_err(|error| format!("cannot write: {error}"))
-}
-
-impl Reply {
-    /// The body of a successful answer; `""` for one without.
-    fn success(&self) -> Result<String, String> {
-        if (200..300).contains(&self.status) {
-            return Ok(self.body.clone());
-        }
-        Err(self
-            .errors(0)
-            .unwrap_or_else(|| format!("the gateway answers {}: {}", self.status, self.body.trim())))
-    }
-
-    /// What is wrong, as problem+json says it; `None` for a success or another body.
-    /// `before` lines were sent before.
-    fn errors(&self, before: usize) -> Option<String> {
-        if self.status < 400 {
-            return None;
-        }
-        let body: Value = serde_json::from_str(&self.body).ok()?;
-        let mut text = body["detail"].as_str()?.to_owned();
-        for error in body["errors"].as_array().into_iter().flatten() {
-            if let (Some(line), Some(detail)) = (error["line"].as_u64(), error["detail"].as_str()) {
-                let field = error["field"].as_str().filter(|field| !field.is_empty());
-                let field = field.map_or(String::new(), |field| format!("{field}: "));
-                text = format!("{text}\n  line {}: {field}{detail}", line + before as u64);
-            }
-        }
-        Some(text)
-    }
 }

@@ -20,6 +20,7 @@ pub mod limit_outcome;
 pub mod message;
 pub mod named_enum;
 pub mod own_load;
+pub mod queue_event;
 pub mod refusal_reason;
 pub mod request_value;
 pub mod tls;

@@ -58,6 +58,16 @@ impl Admin {
         self.record_one(snapshot, by, "pardon", json!({ "limit": limit, "key": key }));
     }
 
+    /// Records that queued requests were dropped or queued again: one, or all that have failed.
+    pub(super) fn audit_queue(&self, by: &Asking, limit: &str, change: &str, id: Option<&str>, count: u64) {
+        let Asking { actor, peer } = by;
+        let done = if change == "retry" { "queued again" } else { "dropped" };
+        let which = id.map_or_else(|| format!("{count} failed requests"), |id| format!("request {id}"));
+        tracing::info!("{actor} ({peer}): {which} of the queue of limit {limit} {done}");
+        let what = json!({ "limit": limit, "change": change, "id": id, "requests": count });
+        self.record_one(&self.shared.snapshot.load(), by, "queue", what);
+    }
+
     /// Writes the line of one change, whose own members are `what`.
     fn record_one(&self, snapshot: &Snapshot, by: &Asking, kind: &str, mut what: Value) {
         what["time"] = self.shared.clock.wall().to_string().into();

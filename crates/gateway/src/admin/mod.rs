@@ -14,6 +14,7 @@ mod live;
 mod openapi;
 mod page;
 mod query;
+mod queues;
 mod rules;
 mod scrape;
 mod servers;
@@ -98,6 +99,7 @@ impl Admin {
             (_, ["status"]) if get => reply(&self.status()),
             (_, ["config"]) if get => reply(&config_dump::config(&self.shared.snapshot.load())),
             (_, [first, ..]) if first.starts_with("rules") => self.rules(request, peer).await,
+            (_, ["queues", rest @ ..]) => self.queues(request, rest, peer).await,
             (_, ["upstreams", upstream, "servers", server, "state"]) => {
                 self.server_state(request, upstream, server, peer).await
             }

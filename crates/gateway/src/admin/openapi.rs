@@ -113,6 +113,31 @@ fn paths() -> Value {
                 ],
             )),
         },
+        "/queues": { "get": object("The queues of limits: length, bytes, dead letters, the oldest request") },
+        "/queues/{limit}/requests": {
+            "parameters": [in_path("limit")],
+            "get": with_parameters(
+                with(object("Requests in the queue of a limit, in the order in which they were accepted"), &[
+                    ("400", "A parameter is wrong"),
+                    ("404", "There is no such queue"),
+                    ("503", "The queue cannot be read"),
+                ]),
+                &[
+                    ("state", "queued, or failed for dead letters"),
+                    ("after", "Those after the one with this `number`"),
+                    ("most", "The number of requests, at most 1,000"),
+                ],
+            ),
+        },
+        "/queues/{limit}/requests/{id}": {
+            "parameters": [in_path("limit"), in_path("id")],
+            "get": with(object("A queued request and what became of it"), &[
+                ("404", "There is no such queue or request"),
+                ("503", "The queue cannot be read"),
+            ]),
+        },
+        "/queues/{limit}/retry": queue_change("Dead letters are queued again"),
+        "/queues/{limit}/drop": queue_change("Dead letters are removed, or a request that waits is"),
         "/reload": {
             "post": secured(with(object("The configuration is in force"), &[("422", "It has errors")])),
         },
@@ -336,4 +361,28 @@ fn in_query(name: &str, description: &str) -> Value {
 
 fn in_header(name: &str, description: &str) -> Value {
     json!({ "name": name, "in": "header", "description": description, "schema": { "type": "string" } })
+}
+
+/// A change of one request of a queue, or of all dead letters.
+fn queue_change(what: &str) -> Value {
+    json!({
+        "parameters": [in_path("limit")],
+        "post": secured(with(
+            json!({
+                "requestBody": { "required": true, "content": { "application/json": { "schema": {
+                    "type": "object",
+                    "additionalProperties": false,
+                    "properties": { "id": { "type": "string" }, "all": { "type": "boolean" } },
+                } } } },
+                "responses": object(what)["responses"],
+            }),
+            &[
+                ("400", "The body cannot be read, or does not say which requests"),
+                ("404", "There is no such queue or request"),
+                ("409", "The request is in another state"),
+                ("413", "The body is too large"),
+                ("503", "The queue cannot be written"),
+            ],
+        )),
+    })
 }

@@ -11,9 +11,11 @@ use sluicegate_overload::FULL;
 use super::expected_series::Expected;
 use crate::limit::{LeaseCounts, Limit, StoreStatus, capacity, counting_in_force};
 use crate::process_state::ProcessState;
+use crate::queue::{Figures, Queue, Queues, millis};
 use crate::snapshot::Snapshot;
 use sluicegate_base::clock::cpu_time;
 use sluicegate_base::own_load::{OwnLoad, RESOURCES};
+use sluicegate_base::queue_event::QueueEvent;
 use sluicegate_observe::metrics::{self, Metrics, Row, Scrape, families, one};
 use sluicegate_upstream::fair_shares::FairShares;
 use sluicegate_upstream::{OverloadStatus, ServerStatus, UpstreamState};
@@ -53,6 +55,9 @@ fn scrape((metrics, load): (&Metrics, &OwnLoad), snapshot: &Snapshot, now: Time,
     }
     if snapshot.config.overload.is_some() {
         own_load(&mut scrape, load);
+    }
+    if let Some(queues) = &snapshot.queues {
+        queues_of(&mut scrape, queues, now);
     }
     if let Some(rules) = snapshot.rules() {
         let is_up = rules.trouble().is_none();
@@ -110,6 +115,29 @@ fn key_tables(scrape: &mut Scrape, snapshot: &Snapshot, now: Time) {
     let banned = |limit: &Arc<Limit>| Some(limit.counted.bans.as_ref()?.banned(now) as f64);
     scrape.gauges(&families::BANNED, rows(snapshot, banned));
     scrape.counters(&families::BANS, rows(snapshot, |limit| Some(limit.counted.bans.as_ref()?.begun())));
+}
+
+fn queues_of(scrape: &mut Scrape, queues: &Queues, now: Time) {
+    let rows = |value: &dyn Fn(&Figures) -> f64| {
+        let row = |queue: &Arc<Queue>| {
+            (vec![queue.state.limit().to_owned()], value(&queue.state.standing().figures))
+        };
+        queues.iter().map(row).collect::<Vec<Row<f64>>>()
+    };
+    scrape.gauges(&families::QUEUE_LENGTH, rows(&|figures| figures.length as f64));
+    scrape.gauges(&families::QUEUE_BYTES, rows(&|figures| figures.bytes as f64));
+    scrape.gauges(&families::QUEUE_FAILED, rows(&|figures| figures.failed as f64));
+    let age = |figures: &Figures| {
+        figures.oldest.map_or(0.0, |oldest| millis(now).saturating_sub(oldest) as f64 / 1e3)
+    };
+    scrape.gauges(&families::QUEUE_OLDEST, rows(&age));
+    let events = queues.iter().flat_map(|queue| {
+        QueueEvent::ALL.iter().map(|event| {
+            let labels = vec![queue.state.limit().to_owned(), event.name().to_owned()];
+            (labels, queue.state.counts.get(*event))
+        })
+    });
+    scrape.counters(&families::QUEUE_EVENTS, events.collect());
 }
 
 fn regions(scrape: &mut Scrape, snapshot: &Snapshot, config: &RegionsConfig, is_lent: bool) {

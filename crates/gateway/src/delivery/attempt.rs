@@ -9,13 +9,14 @@ use http::{Method, Version};
 use tokio::sync::oneshot;
 
 use crate::queue::{
-    Claimed, End, Event, Next, Queue, QueueError, Retries, Sealed, StoredAnswer, StoredRequest, millis,
+    Claimed, End, Next, Queue, QueueError, Retries, Sealed, StoredAnswer, StoredRequest, millis,
     of_characters,
 };
 use crate::request::{Deferred, Delivery, Outcome, Services, retry_after};
 use sluicegate_auth::Answers;
 use sluicegate_base::boxed_future::boxed_future;
 use sluicegate_base::message::RequestId;
+use sluicegate_base::queue_event::QueueEvent;
 use sluicegate_base::tls::{ClientCertificate, TlsSession};
 use sluicegate_downstream::{Connection, CountGuard, Listener};
 use sluicegate_wire::{Headers, RequestHead, RequestTarget};
@@ -110,7 +111,7 @@ impl Attempt {
             let wait = wait.map(|wait| wait.as_nanos() / 1_000_000);
             return self.try_again(format!("the upstream answered {}", answer.status), wait).await;
         }
-        self.queue.state.counts.count(Event::Delivered);
+        self.queue.state.counts.count(QueueEvent::Delivered);
         self.end(End::Delivered { answer: answer.encode() }).await;
     }
 
@@ -119,7 +120,7 @@ impl Attempt {
         let retries = Retries { max_attempts: self.queue.config.max_attempts };
         match retries.after(self.claimed.attempt, self.claimed.id, self.now(), wait) {
             Next::Again(due) => {
-                self.queue.state.counts.count(Event::Retried);
+                self.queue.state.counts.count(QueueEvent::Retried);
                 self.end(End::Again { due, reason }).await;
             }
             Next::Dead => self.fail(reason).await,
@@ -130,7 +131,7 @@ impl Attempt {
     async fn fail(self, reason: String) {
         let (id, limit) = (self.claimed.id, self.queue.state.limit());
         tracing::warn!("queued request {id} of the limit `{limit}` has failed: {reason}");
-        self.queue.state.counts.count(Event::Failed);
+        self.queue.state.counts.count(QueueEvent::Failed);
         self.end(End::Failed { reason }).await;
     }
 
@@ -146,7 +147,7 @@ impl Attempt {
                 // The process that has the file makes the attempt again.
                 Err(QueueError::Released) => break,
                 Err(error) => {
-                    state.counts.count(Event::Error);
+                    state.counts.count(QueueEvent::Error);
                     state.warn(now, &format!("were sent, and that cannot be written: {error}"));
                     tokio::time::sleep(AFTER_ERROR).await;
                 }

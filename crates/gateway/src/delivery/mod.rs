@@ -15,11 +15,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use self::attempt::{Attempt, Verdict};
-use crate::queue::{Claimed, Event, Queue, QueueError, QueueState, Serving, millis};
+use crate::queue::{Claimed, Queue, QueueError, QueueState, Serving, millis};
 use crate::request::Services;
 use crate::server::ConnectionBudget;
 use sluicegate_base::boxed_future::spawn_local;
 use sluicegate_base::critical_task::CriticalTasks;
+use sluicegate_base::queue_event::QueueEvent;
 
 /// The longest sleep while nothing happens: figures are read, and what has expired is removed, so often.
 const CARE: Duration = Duration::from_secs(1);
@@ -246,7 +247,7 @@ impl Delivering {
     #[cold]
     fn failed(&self, error: &QueueError) {
         if *error != QueueError::Released {
-            self.state.counts.count(Event::Error);
+            self.state.counts.count(QueueEvent::Error);
             self.state.warn(self.now(), &format!("cannot be delivered: {error}"));
         }
     }

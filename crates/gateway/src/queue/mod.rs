@@ -15,7 +15,7 @@ mod stored;
 
 use sluicegate_limiter::Time;
 
-pub use self::counts::{Counts, Event};
+pub use self::counts::Counts;
 pub use self::open::{Queue, Queues};
 pub use self::seal::Seal;
 pub use self::state::{QueueState, Serving, Standing};

@@ -115,6 +115,15 @@ impl QueueState {
         .await
     }
 
+    /// Reads the figures.
+    ///
+    /// # Errors
+    /// If the storage cannot be read.
+    pub async fn figures(self: &Arc<Self>) -> Result<Figures, QueueError> {
+        let state = Arc::clone(self);
+        self.blocking(move |_, _| state.read_figures()).await
+    }
+
     /// Queues dead letters again until `expires`. Returns how many there were.
     ///
     /// # Errors

@@ -118,7 +118,9 @@ async fn owner_of(
     let routed = Routed { request, config, index, host: "", path, params: &[], folded: false };
     let mut text = KeyText::new();
     let identified = Identified { routed: &routed, identity: &identity };
-    if !spec.alternatives().is_empty() && keys::fingerprint(&spec, identified, &snapshot.secret, Some(&mut text)).is_none() {
+    if !spec.alternatives().is_empty()
+        && keys::fingerprint(&spec, identified, &snapshot.secret, Some(&mut text)).is_none()
+    {
         text.clear(); // the request that is queued may have had no key either
     }
     Some(owner(request, &identity, &text, config))

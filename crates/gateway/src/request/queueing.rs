@@ -9,7 +9,7 @@ use super::message::{Acceptance, message, read_body};
 use super::prefer::Prefer;
 use super::view::View;
 use crate::limit::{Decided, Decision, SelectedLimit};
-use crate::queue::{Accepted, Bounds, Event, MAX_OF_KEY, Queue, QueueError, Queues, Refused, millis};
+use crate::queue::{Accepted, Bounds, MAX_OF_KEY, Queue, QueueError, Queues, Refused, millis};
 use crate::request::RequestContext;
 use crate::request::limit_selection::LimitSelection;
 use crate::request::matching::Matching;
@@ -18,6 +18,7 @@ use crate::respond::{self, LocalError, RateLimitHeaders};
 use sluicegate_base::file_watch::sha256;
 use sluicegate_base::limit_outcome::LimitOutcome;
 use sluicegate_base::message::LocalResponse;
+use sluicegate_base::queue_event::QueueEvent;
 use sluicegate_downstream::RequestBody;
 use sluicegate_upstream::ForwardError;
 use sluicegate_wire::RequestHead;
@@ -176,10 +177,6 @@ impl<'v> Queueing<'v> {
         let one = &matching.selection.selected[place.at];
         let Some(queue) = self.queue(one) else { return Ok(context.refuse(LocalError::QueueAway)) };
         let bounds = Bounds { max_length: queue.config.max_length, max_bytes: queue.config.max_bytes };
-        let figures = queue.state.standing().figures;
-        if figures.length + figures.failed >= bounds.max_length {
-            return Ok(self.full(view, context, matching, place));
-        }
         let body = match body.take() {
             None => Bytes::new(),
             Some(body) => match read_body(body, queue.config.max_body).await {
@@ -198,7 +195,7 @@ impl<'v> Queueing<'v> {
         Ok(match queue.state.accept(message, bounds).await {
             Ok(Ok(stored)) => {
                 if !stored.is_duplicate {
-                    queue.state.counts.count(Event::Accepted);
+                    queue.state.counts.count(QueueEvent::Accepted);
                 }
                 view.count_outcome(one.index, LimitOutcome::Queued);
                 context.set_queued(one.index);
@@ -228,7 +225,7 @@ impl<'v> Queueing<'v> {
         view.count_outcome(one.index, LimitOutcome::Refused);
         let mut wait = place.wait.max(interval(one)).ceil_secs().max(1);
         if let Some(queue) = self.queue(one) {
-            queue.state.counts.count(Event::Full);
+            queue.state.counts.count(QueueEvent::Full);
             let paused = queue.state.standing().paused_until.saturating_sub(millis(matching.inputs.now));
             wait = wait.max(paused.div_ceil(1_000));
         }
@@ -260,7 +257,7 @@ impl<'v> Queueing<'v> {
 /// The response to a request that cannot be queued because of an error.
 #[cold]
 fn away(context: &RequestContext, queue: &Queue, error: &QueueError) -> LocalResponse {
-    queue.state.counts.count(Event::Error);
+    queue.state.counts.count(QueueEvent::Error);
     if *error != QueueError::Released && *error != QueueError::Busy {
         queue.state.warn(millis(context.now()), &format!("cannot be queued: {error}"));
     }

@@ -140,7 +140,8 @@ async fn take_back(opened: &Opened) {
         let rules = rules.map_or(Ok(()), |rules| rules.take_back());
         let rules = rules.map_err(|error| format!("{error}: rules can be changed here after a restart only"));
         let queues = queues.map_or(Ok(()), |queues| queues.take_back());
-        let queues = queues.map_err(|error| format!("{error}: requests are queued here after a restart only"));
+        let queues =
+            queues.map_err(|error| format!("{error}: requests are queued here after a restart only"));
         [rules, queues]
     });
     match taken.await {

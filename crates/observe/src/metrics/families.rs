@@ -11,6 +11,7 @@ use sluicegate_auth::Asking;
 use sluicegate_base::cut_reason::CutReason;
 use sluicegate_base::limit_outcome::LimitOutcome;
 use sluicegate_base::own_load::RESOURCES;
+use sluicegate_base::queue_event::QueueEvent;
 use sluicegate_base::refusal_reason::RefusalReason;
 use sluicegate_config::{OnStoreFailure, Priority};
 use sluicegate_counters_redis::Operation;
@@ -209,6 +210,16 @@ families! {
         "The part of a shared limit's rate that this region may have, 0 to 1.";
     REGION_HOME_UP = "sluicegate_region_home_up", GAUGE, [],
         "Whether the store that lends to regions has answered within ten seconds (1) or not (0).";
+    QUEUE_LENGTH = "sluicegate_queue_length", GAUGE, [LIMIT],
+        "Requests that wait in the queue of a limit, or are being delivered.";
+    QUEUE_BYTES = "sluicegate_queue_bytes", GAUGE, [LIMIT],
+        "Bytes of the requests in the queue of a limit, failed ones included.";
+    QUEUE_OLDEST = "sluicegate_queue_oldest_seconds", GAUGE, [LIMIT],
+        "How long the oldest request in the queue of a limit has waited; 0 if there is none.";
+    QUEUE_FAILED = "sluicegate_queue_dead_letters", GAUGE, [LIMIT],
+        "Requests of the queue of a limit that were given up, and that nobody has queued again or dropped.";
+    QUEUE_EVENTS = "sluicegate_queue_events_total", COUNTER, [LIMIT, these("event", QueueEvent::NAMES)],
+        "What happened to the requests of the queue of a limit.";
     RULES_UP = "sluicegate_rules_up", GAUGE, [],
         "Whether the rules can be read (1) or not (0), so that those that were read stay in force.";
     RULES_CACHED = "sluicegate_rules_cached", GAUGE, [],
