@@ -81,6 +81,8 @@ mod plans;
 mod process_log;
 mod proxy_out;
 mod proxy_protocol;
+mod queue;
+mod queue_delivery;
 mod readme;
 mod reasons;
 mod refusals;
