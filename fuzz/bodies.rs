@@ -12,7 +12,7 @@ use sluicegate_gateway::request::limit_selection::LimitSelection;
 use sluicegate_gateway::request::matching::{Matching, Step};
 use sluicegate_gateway::request::pipeline::evaluate;
 use sluicegate_gateway::resources;
-use sluicegate_gateway::snapshot::{Snapshot, SnapshotBuilder};
+use sluicegate_gateway::snapshot::{Opened, Snapshot, SnapshotBuilder};
 use sluicegate_limiter::Time;
 use sluicegate_route::{folded, is_doubtful, is_plain};
 use sluicegate_wire::Headers;
@@ -34,7 +34,7 @@ pub fn configuration(data: &[u8]) {
     if let (Some(one), Some(two)) = (loaded.config, again.config) {
         assert_eq!(one.routes.len(), two.routes.len());
         // What is valid can be in force.
-        let snapshot = SnapshotBuilder::default().build(one, None, None, Time::from_nanos(1));
+        let snapshot = SnapshotBuilder::default().build(one, Opened::default(), None, Time::from_nanos(1));
         assert_eq!(snapshot.routes.len(), snapshot.config.routes.len());
     }
 }
@@ -61,7 +61,7 @@ pub fn keys(data: &[u8]) {
         let config = resources::parse(KEYS.to_owned(), "gateway.yaml", Path::new("/nonexistent"));
         SnapshotBuilder::default().build(
             config.config.expect("the file is right"),
-            None,
+            Opened::default(),
             None,
             Time::from_nanos(1),
         )

@@ -11,7 +11,7 @@ use std::path::Path;
 use sluicegate_base::incoming::{Peer, Request};
 use sluicegate_gateway::request::pipeline::evaluate;
 use sluicegate_gateway::resources;
-use sluicegate_gateway::snapshot::SnapshotBuilder;
+use sluicegate_gateway::snapshot::{Opened, SnapshotBuilder};
 use sluicegate_limiter::{Span, Time};
 use sluicegate_wire::RequestHead;
 
@@ -57,7 +57,7 @@ fn a_remembered_token_allocates_nothing() {
     );
     let config = resources::parse(rules, "gateway.yaml", Path::new(".")).config.unwrap();
     let now = Time::from_nanos(1_795_000_000_000_000_000);
-    let snapshot = SnapshotBuilder::default().build(config, None, None, now);
+    let snapshot = SnapshotBuilder::default().build(config, Opened::default(), None, now);
     let claims = r#"{"sub":"ada","tenant":7,"exp":1800000000}"#;
     let token = harness::issuer::Signer::hs256(SECRET.as_bytes()).signed(r#"{"alg":"HS256"}"#, claims);
     let request = http::Request::builder().uri("/v1/items").header("host", "api.test");
@@ -100,7 +100,7 @@ fn a_known_key_allocates_nothing() {
 fn allocates_nothing(rules: &str, folder: &Path) {
     let loaded = resources::parse(rules.into(), "gateway.yaml", folder);
     let now = Time::from_nanos(1_795_000_000_000_000_000);
-    let snapshot = SnapshotBuilder::default().build(loaded.config.unwrap(), None, None, now);
+    let snapshot = SnapshotBuilder::default().build(loaded.config.unwrap(), Opened::default(), None, now);
     let request = http::Request::builder()
         .uri("/v1/items?page=2")
         .header("host", "api.test:8080")
