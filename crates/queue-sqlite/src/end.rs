@@ -1,8 +1,8 @@
 //! Attempts end, and messages leave the queue in other ways.
 
-use sluicegate_queue::{End, Id, State};
+use sluicegate_queue::{Cancelled, DeadLetters, End, Id, State};
 
-use crate::job::{Cancelled, DeadLetters, Times};
+use crate::job::Times;
 use crate::rows::signed;
 use crate::transaction::{Count, Found, Transaction};
 

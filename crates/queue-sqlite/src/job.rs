@@ -1,7 +1,7 @@
 //! What is written.
 
 use crate::error::QueueError;
-use sluicegate_queue::{Accepted, Bounds, Claimed, End, Id, Message, Refused, State};
+use sluicegate_queue::{Accepted, Bounds, Cancelled, Claimed, DeadLetters, End, Id, Message, Refused};
 
 /// One change of the file.
 #[derive(Debug)]
@@ -60,24 +60,4 @@ impl Answer {
 pub(crate) struct Times {
     pub(crate) now: u64,
     pub(crate) keep_until: u64,
-}
-
-/// Which dead letters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DeadLetters {
-    /// One.
-    One(Id),
-    /// All of a queue.
-    AllOf(String),
-}
-
-/// Whether a message could be cancelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cancelled {
-    /// It is cancelled.
-    Done,
-    /// There is none of this name and owner.
-    NotFound,
-    /// It has begun or has ended.
-    TooLate(State),
 }

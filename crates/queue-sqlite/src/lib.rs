@@ -27,5 +27,4 @@ mod transaction;
 pub use sluicegate_sqlite_file::OpenError;
 
 pub use self::error::QueueError;
-pub use self::job::{Cancelled, DeadLetters};
 pub use self::queue_file::QueueFile;

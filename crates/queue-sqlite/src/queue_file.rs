@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sluicegate_queue::{Accepted, Bounds, Claimed, End, Entry, Figures, Id, Message, Refused};
+use sluicegate_queue::{
+    Accepted, Bounds, Cancelled, Claimed, DeadLetters, End, Entry, Figures, Id, Message, Refused,
+};
 use sluicegate_sqlite_file::{OpenError, SqliteFile};
 
 use crate::error::QueueError;
-use crate::job::{Answer, Cancelled, Change, DeadLetters, Times};
+use crate::job::{Answer, Change, Times};
 use crate::queries;
 use crate::schema::QUEUE;
 

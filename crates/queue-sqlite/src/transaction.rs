@@ -137,7 +137,9 @@ impl Transaction<'_> {
             self.leave_flow(&message.limit, &message.consumer)?;
         }
         let number = message.number;
-        let (now, keep_until) = (signed(times.now), signed(times.keep_until));
+        // A dead letter stays until somebody decides about it.
+        let keep_until = (state != State::Failed).then(|| signed(times.keep_until));
+        let now = signed(times.now);
         self.statements.finish.execute((number, state as u8, now, keep_until, reason, answer))?;
         let is_dead = state == State::Failed;
         if !is_dead {

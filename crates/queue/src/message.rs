@@ -1,5 +1,6 @@
 //! A request that is stored, and the attempts to deliver it.
 
+use crate::entry::State;
 use crate::id::Id;
 
 /// A request as it is stored.
@@ -124,4 +125,24 @@ pub enum End {
         /// In milliseconds since 1970.
         until: Option<u64>,
     },
+}
+
+/// Which dead letters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeadLetters {
+    /// One.
+    One(Id),
+    /// All of a queue.
+    AllOf(String),
+}
+
+/// Whether a message could be cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It is cancelled.
+    Done,
+    /// There is none of this name and owner.
+    NotFound,
+    /// It has begun or has ended.
+    TooLate(State),
 }

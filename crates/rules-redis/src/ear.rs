@@ -10,8 +10,8 @@ use sluicegate_counters_redis::{Address, Settings, subscriber};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::call::one_line;
-use crate::link::{PING_INTERVAL, State, pause, ping_timeout};
+use sluicegate_redis_link::one_line;
+use sluicegate_redis_link::{PING_INTERVAL, State, pause, ping_timeout};
 
 /// What the connection hears.
 pub(crate) enum Heard {

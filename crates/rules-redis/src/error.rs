@@ -2,7 +2,7 @@
 
 use sluicegate_rules::Failure;
 
-use crate::call_error::CallError;
+use sluicegate_redis_link::CallError;
 
 /// The most changes of a batch.
 pub const MAX_CHANGES: usize = 100_000;

@@ -6,18 +6,13 @@
 //! | `names`, `entry` | the keys in Redis, with the form of their values; a rule as such a value |
 //! | `script`, `lua/` | what runs on the server, each at one moment |
 //! | `write`, `read`, `page` | one batch; one question; pages of several limits, merged |
-//! | `link`, `call`, `keeper` | the connection for commands; calls over it, with deadlines; the task that keeps it open |
 //! | `ear`, `news`, `follower` | the connection that listens; what is heard; what that means for those who remember rules |
 //! | `error` | what can go wrong |
 
-mod call;
-mod call_error;
 mod ear;
 mod entry;
 mod error;
 mod follower;
-mod keeper;
-mod link;
 mod names;
 mod news;
 mod page;

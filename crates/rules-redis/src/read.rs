@@ -8,10 +8,11 @@ use sluicegate_rules::{Change, Changes, Stored};
 
 use crate::entry;
 use crate::error::ReadError;
-use crate::link::Line;
 use crate::names::{Names, random_text};
 use crate::news::Position;
-use crate::script::{CHANGES, EXACT, HEAD, LIMITS, PATTERNS, Script};
+use crate::script::{CHANGES, EXACT, HEAD, LIMITS, PATTERNS};
+use sluicegate_redis_link::Line;
+use sluicegate_redis_link::Script;
 
 /// Answers without a bound on their size may take so many times as long as others.
 const UNBOUNDED: u32 = 4;

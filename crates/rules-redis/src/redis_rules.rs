@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 use crate::ear::listen;
 use crate::error::{ReadError, WriteError};
 use crate::follower::{Event, Follower};
-use crate::keeper::keep;
-use crate::link::Line;
 use crate::names::{Names, TAG};
 use crate::read::Store;
+use sluicegate_redis_link::Line;
+use sluicegate_redis_link::keep;
 
 /// So many messages wait to be told.
 const HEARD: usize = 1_024;

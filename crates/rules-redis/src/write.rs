@@ -8,12 +8,12 @@ use sluicegate_rules::{
 };
 use tokio::time::Instant;
 
-use crate::call_error::CallError;
 use crate::entry;
 use crate::error::{MAX_CHANGES, ReadError, WriteError};
 use crate::names::random_text;
 use crate::read::Store;
 use crate::script::WRITE;
+use sluicegate_redis_link::CallError;
 
 /// A batch with more changes is sent in pieces before it is made.
 const STAGED_FROM: usize = 5_000;

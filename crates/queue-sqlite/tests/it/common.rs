@@ -23,6 +23,15 @@ pub(crate) fn place() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
+/// What the cases that hold for every store are about.
+pub(crate) type Store = QueueFile;
+
+/// The store as another process finds it after this one has ended.
+pub(crate) fn reopen(file: QueueFile, path: &Path) -> QueueFile {
+    drop(file);
+    open(path)
+}
+
 pub(crate) fn open(path: &Path) -> QueueFile {
     QueueFile::open(path, Duration::from_secs(30)).unwrap()
 }

@@ -1,15 +1,13 @@
 //! What becomes of a message.
 
-use sluicegate_queue::{Bounds, End, Idempotency, Message, Order, Refused, State};
-use sluicegate_queue_sqlite::{Cancelled, DeadLetters, QueueFile};
+use crate::common::{BOUNDS, LATER, LIMIT, NOW, OWNER, Store, accept, id, message, numbers, open, place};
+use sluicegate_queue::{Bounds, Cancelled, DeadLetters, End, Idempotency, Message, Order, Refused, State};
 
-use crate::common::{BOUNDS, LATER, LIMIT, NOW, OWNER, accept, id, message, numbers, open, place};
-
-fn state(file: &QueueFile, number: u64) -> State {
+fn state(file: &Store, number: u64) -> State {
     file.get(id(number)).unwrap().unwrap().state
 }
 
-fn claim(file: &QueueFile, now: u64) -> Vec<u64> {
+fn claim(file: &Store, now: u64) -> Vec<u64> {
     numbers(&file.claim(LIMIT, now, LATER, 10).unwrap())
 }
 

@@ -1,10 +1,9 @@
 //! Random calls, beside a slow and obvious model.
 
 use proptest::prelude::*;
-use sluicegate_queue::{End, Message, Order, State};
-use sluicegate_queue_sqlite::{Cancelled, DeadLetters};
+use sluicegate_queue::{Cancelled, DeadLetters, End, Message, Order, State};
 
-use crate::common::{BOUNDS, LATER, LIMIT, NOW, OWNER, id, message, open, place};
+use crate::common::{BOUNDS, LATER, LIMIT, NOW, OWNER, id, message, open, place, reopen};
 
 #[derive(Clone, Debug)]
 enum Call {
@@ -193,8 +192,7 @@ proptest! {
                     }
                 }
                 Call::Reopen => {
-                    drop(file);
-                    file = open(&path);
+                    file = reopen(file, &path);
                     all.iter_mut().filter(|k| k.state == State::Claimed).for_each(|k| k.state = State::Waiting);
                 }
             }

@@ -11,15 +11,15 @@ use tokio::time::Instant;
 use crate::call_error::CallError;
 
 /// One connection.
-pub(crate) struct Link {
+pub struct Link {
     /// The server.
-    pub(crate) address: Address,
+    pub address: Address,
     /// The connection; its clones share it.
-    pub(crate) channel: MultiplexedConnection,
+    pub channel: MultiplexedConnection,
     /// Why it is of no use any more.
     fault: OnceLock<String>,
     /// Notified when it is of no use, or a call has waited in vain.
-    pub(crate) doubted: Notify,
+    pub doubted: Notify,
     /// Why it is broken: no answer comes any more.
     broken_by: OnceLock<String>,
     /// Notified when it breaks.
@@ -27,19 +27,20 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(address: Address, channel: MultiplexedConnection) -> Self {
+    /// A connection that was just opened.
+    pub fn new(address: Address, channel: MultiplexedConnection) -> Self {
         let (fault, broken_by) = (OnceLock::new(), OnceLock::new());
         Self { address, channel, fault, doubted: Notify::new(), broken_by, broken: Notify::new() }
     }
 
-    /// The connection is of no use any more: it is broken, or the server does not hold the rules.
-    pub(crate) fn condemn(&self, why: String) {
+    /// The connection is of no use any more: it is broken, or the server does not hold the keys.
+    pub fn condemn(&self, why: String) {
         _ = self.fault.set(why); // the first reason counts
         self.doubted.notify_one();
     }
 
     /// The connection is broken: calls in flight end.
-    pub(crate) fn set_broken(&self, why: String) {
+    pub fn set_broken(&self, why: String) {
         _ = self.broken_by.set(why.clone()); // the first reason counts
         self.broken.notify_waiters();
         self.condemn(why);
@@ -47,7 +48,7 @@ impl Link {
 
     /// Waits until the connection is broken, and returns why. A call that is sent while the connection breaks may get neither an
     /// answer nor an error from the client library.
-    pub(crate) async fn broken(&self) -> String {
+    pub async fn broken(&self) -> String {
         loop {
             let broken = self.broken.notified();
             if let Some(why) = self.broken_by.get() {
@@ -58,14 +59,14 @@ impl Link {
     }
 
     /// Why it is of no use any more.
-    pub(crate) fn fault(&self) -> Option<String> {
+    pub fn fault(&self) -> Option<String> {
         self.fault.get().cloned()
     }
 }
 
 /// The state of the connection.
 #[derive(Clone)]
-pub(crate) enum State {
+pub enum State {
     /// It is being opened, and the last attempt did not fail. It is worth waiting for.
     Opening,
     /// Calls can be made.
@@ -75,7 +76,7 @@ pub(crate) enum State {
 }
 
 /// The connection that is open now.
-pub(crate) struct Line {
+pub struct Line {
     state: watch::Sender<State>,
 }
 
@@ -87,12 +88,12 @@ impl Default for Line {
 
 impl Line {
     /// Tells all who wait.
-    pub(crate) fn set(&self, state: State) {
+    pub fn set(&self, state: State) {
         self.state.send_replace(state);
     }
 
     /// To wait for other states.
-    pub(crate) fn states(&self) -> watch::Receiver<State> {
+    pub fn states(&self) -> watch::Receiver<State> {
         self.state.subscribe()
     }
 
@@ -100,7 +101,7 @@ impl Line {
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) async fn link(&self, until: Instant) -> Result<Arc<Link>, CallError> {
+    pub async fn link(&self, until: Instant) -> Result<Arc<Link>, CallError> {
         let mut states = self.state.subscribe();
         let settled = states.wait_for(|state| match state {
             State::Opening => false,
@@ -121,14 +122,14 @@ impl Line {
 const NOT_OPEN: &str = "there is no connection to Redis yet";
 
 /// The interval of checks whether a server answers.
-pub(crate) const PING_INTERVAL: Duration = Duration::from_millis(500);
+pub const PING_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The time that a server has for the answer of a check: as long as a call, and half a second at least.
-pub(crate) fn ping_timeout(settings: &Settings) -> Duration {
+pub fn ping_timeout(settings: &Settings) -> Duration {
     settings.timeout.max(Duration::from_millis(500))
 }
 
 /// The pause before a connection is opened again: 50 to 250 ms, random, so that gateways do not come all at once.
-pub(crate) fn pause() -> Duration {
+pub fn pause() -> Duration {
     Duration::from_millis(50 + u64::from(sluicegate_counters_redis::random()[0]) * 200 / 255)
 }

@@ -28,7 +28,7 @@ impl Line {
     ///
     /// # Errors
     /// See [`CallError`]; it takes no longer than `within`.
-    pub(crate) async fn read(
+    pub async fn read(
         &self,
         script: &Script,
         keys: &[&str],
@@ -42,7 +42,7 @@ impl Line {
     ///
     /// # Errors
     /// See [`CallError`]; it takes no longer than `within`.
-    pub(crate) async fn write(
+    pub async fn write(
         &self,
         script: &Script,
         keys: &[&str],
@@ -52,11 +52,46 @@ impl Line {
         self.run(&scripted(script, keys, arguments), false, Instant::now() + within).await
     }
 
+    /// Calls a script that writes, and then sends a command on the same connection, such as WAIT: it answers for what the script
+    /// has written. Neither is executed twice.
+    ///
+    /// # Errors
+    /// See [`CallError`]; it takes no longer than `within`.
+    pub async fn write_then(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: impl Fn(&mut Cmd),
+        then: &Cmd,
+        within: Duration,
+    ) -> Result<(Value, Value), CallError> {
+        let until = Instant::now() + within;
+        let mut with_text = false;
+        loop {
+            let link = self.link(until).await?;
+            let mut call = script.call(with_text, keys);
+            arguments(&mut call);
+            match attempt(&link, call, until).await {
+                Ok(value) => {
+                    // The answer to the script has come: whatever happens now, it was executed.
+                    let unanswered = || CallError::Unanswered("the connection was lost".into());
+                    return match attempt(&link, then.clone(), until).await {
+                        Ok(confirmed) => Ok((value, confirmed)),
+                        Err(Attempt::Refused(why)) => Err(CallError::Unanswered(why)),
+                        Err(_) => Err(unanswered()),
+                    };
+                }
+                Err(Attempt::NoScript) if !with_text => with_text = true,
+                Err(failed) => link.give_up(failed, false)?,
+            }
+        }
+    }
+
     /// Sends a command that may be executed twice.
     ///
     /// # Errors
     /// See [`CallError`]; it takes no longer than `within`.
-    pub(crate) async fn command(&self, command: &Cmd, within: Duration) -> Result<Value, CallError> {
+    pub async fn command(&self, command: &Cmd, within: Duration) -> Result<Value, CallError> {
         self.run(&|_| command.clone(), true, Instant::now() + within).await
     }
 
@@ -72,21 +107,31 @@ impl Line {
             match attempt(&link, command(with_text), until).await {
                 Ok(value) => return Ok(value),
                 Err(Attempt::NoScript) if !with_text => with_text = true,
-                Err(Attempt::NoScript) => return Err(CallError::Refused("it forgets scripts".into())),
-                Err(Attempt::Elsewhere(why)) => link.condemn(why),
-                Err(Attempt::Broken(why)) => {
-                    link.set_broken(why.clone());
-                    if !again {
-                        return Err(CallError::Unanswered(why));
-                    }
-                }
-                Err(Attempt::Late) => {
-                    link.doubted.notify_one();
-                    return Err(CallError::Unanswered("Redis does not answer in time".into()));
-                }
-                Err(Attempt::Refused(why)) => return Err(CallError::Refused(why)),
+                Err(failed) => link.give_up(failed, again)?,
             }
         }
+    }
+}
+
+impl Link {
+    /// What follows a failed attempt: another one, unless this is an error. With `again`, a call may be executed twice.
+    fn give_up(&self, failed: Attempt, again: bool) -> Result<(), CallError> {
+        match failed {
+            Attempt::NoScript => return Err(CallError::Refused("it forgets scripts".into())),
+            Attempt::Elsewhere(why) => self.condemn(why),
+            Attempt::Broken(why) => {
+                self.set_broken(why.clone());
+                if !again {
+                    return Err(CallError::Unanswered(why));
+                }
+            }
+            Attempt::Late => {
+                self.doubted.notify_one();
+                return Err(CallError::Unanswered("Redis does not answer in time".into()));
+            }
+            Attempt::Refused(why) => return Err(CallError::Refused(why)),
+        }
+        Ok(())
     }
 }
 
@@ -133,6 +178,6 @@ fn meaning(error: &RedisError) -> Attempt {
 }
 
 /// The text of an error in one line.
-pub(crate) fn one_line(error: &RedisError) -> String {
+pub fn one_line(error: &RedisError) -> String {
     error.to_string().replace('\n', " ")
 }

@@ -2,7 +2,7 @@
 
 /// Why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum CallError {
+pub enum CallError {
     /// The server has not executed it.
     Unsent(String),
     /// It was sent; whether the server has executed it, or will, is not known.

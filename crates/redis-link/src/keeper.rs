@@ -18,14 +18,14 @@ const STABLE_AFTER: Duration = Duration::from_secs(1);
 const REFUSED_PAUSE: Duration = Duration::from_secs(2);
 
 /// Opens the connection again whenever it is lost, for ever.
-pub(crate) async fn keep(line: Arc<Line>, mut locator: Locator) {
+pub async fn keep(line: Arc<Line>, mut locator: Locator) {
     loop {
         match open(&mut locator).await {
             Ok(link) => {
                 let (link, begun) = (Arc::new(link), Instant::now());
                 line.set(State::Up(Arc::clone(&link)));
                 let why = watch_over(&link, &mut locator).await;
-                tracing::debug!(server = %link.address, why, "the connection for rules is lost");
+                tracing::debug!(server = %link.address, why, "the connection for commands is lost");
                 link.condemn(why);
                 line.set(State::Opening);
                 if begun.elapsed() >= STABLE_AFTER {
@@ -65,7 +65,7 @@ async fn watch_over(link: &Link, locator: &mut Locator) -> String {
         }
         checks += 1;
         if checks % CHECKS_PER_QUESTION == 0 && has_moved(link, locator).await {
-            return "another server holds the rules now".into();
+            return "another server holds the keys now".into();
         }
     }
 }

@@ -1,0 +1,34 @@
+//! Requests that are delivered later, in Redis: several gateways share a queue. What is done with a queue is what
+//! `sluicegate_queue_sqlite` does with one in a file; each operation is one script, at one moment.
+//!
+//! A claim holds for some seconds and has to be [renewed](RedisQueue::renew). If its gateway is gone, another one claims the message again; a gateway
+//! that cannot renew a claim must end its attempt before the claim does.
+//!
+//! The keys, all with one hash tag. Times are milliseconds since 1970 on the clock of the server.
+//!
+//! | key | type | |
+//! | --- | --- | --- |
+//! | `PREFIX:{queue:NAME}:figures` | hash | `length`, `bytes`, `failed`, `accepted`, `ended`, and `turn`, that of the flow that was served last |
+//! | `…:m:ID` | hash | a message |
+//! | `…:open`, `…:failed` | sorted set | the messages that have not ended, and the dead letters, by number |
+//! | `…:key:KEY` | sorted set | the messages of a key that have not ended, by number |
+//! | `…:waiting:CONSUMER` | sorted set | those of a consumer that wait for their turn, by the time when they are due |
+//! | `…:turns` | hash | the turn of each consumer who has messages waiting |
+//! | `…:ready`, `…:asleep` | sorted set | consumers by turn, and those of whom nothing is due by the time when it is |
+//! | `…:paused` | set | those of the latter who have no turn before that time, also with new messages |
+//! | `…:claimed`, `…:expiry`, `…:ended` | sorted set | messages by the end of their claim, of their time, and of their visibility |
+//! | `…:idempotency` | hash | digest of an `Idempotency-Key` → message |
+
+mod durability;
+mod error;
+mod redis_queue;
+mod reply;
+mod scripts;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+use tests::common;
+
+pub use self::durability::Durability;
+pub use self::error::RedisQueueError;
+pub use self::redis_queue::{Claims, LEASE, RedisQueue};

@@ -1,0 +1,122 @@
+-- What all scripts share. KEYS[1] is the beginning of the names of all keys of a queue; lib.rs says what they hold.
+local Q = KEYS[1]
+local WAITING, BLOCKED, CLAIMED, DELIVERED, FAILED, EXPIRED, CANCELLED = 0, 1, 2, 3, 4, 5, 6
+
+local function now()
+    local time = redis.call('TIME')
+    return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function key_of(id)
+    return Q .. 'm:' .. id
+end
+
+-- The place of a message among those of its consumer that are due at the same time.
+local function member_of(number, id)
+    return string.format('%016x', number) .. id
+end
+
+local function count(name, by)
+    redis.call('HINCRBY', Q .. 'figures', name, by)
+end
+
+local function figure(name)
+    return tonumber(redis.call('HGET', Q .. 'figures', name) or 0)
+end
+
+-- The message of this name, without its request; nil if there is none.
+local function find(id)
+    local found = redis.call('HMGET', key_of(id), 'number', 'key', 'consumer', 'owner', 'ordered', 'state', 'due',
+        'attempts', 'size', 'expires')
+    if not found[1] then return nil end
+    return {
+        id = id, number = tonumber(found[1]), key = found[2], consumer = found[3], owner = found[4],
+        ordered = found[5] == '1', state = tonumber(found[6]), due = tonumber(found[7]), attempts = tonumber(found[8]),
+        size = tonumber(found[9]), expires = tonumber(found[10]),
+    }
+end
+
+-- The message waits for its turn. The flow of its consumer is ready, unless it is paused.
+local function join(message)
+    local consumer = message.consumer
+    redis.call('ZADD', Q .. 'waiting:' .. consumer, message.due, member_of(message.number, message.id))
+    if redis.call('SISMEMBER', Q .. 'paused', consumer) == 1 then return end
+    local turn = redis.call('HGET', Q .. 'turns', consumer)
+    if not turn then
+        turn = figure('turn')
+        redis.call('HSET', Q .. 'turns', consumer, turn)
+    end
+    redis.call('ZREM', Q .. 'asleep', consumer)
+    redis.call('ZADD', Q .. 'ready', turn, consumer)
+end
+
+-- The message does not wait any more. A flow in which none waits is removed.
+local function leave(message)
+    local consumer = message.consumer
+    redis.call('ZREM', Q .. 'waiting:' .. consumer, member_of(message.number, message.id))
+    if redis.call('EXISTS', Q .. 'waiting:' .. consumer) == 0 then
+        redis.call('ZREM', Q .. 'ready', consumer)
+        redis.call('ZREM', Q .. 'asleep', consumer)
+        redis.call('SREM', Q .. 'paused', consumer)
+        redis.call('HDEL', Q .. 'turns', consumer)
+    end
+end
+
+-- The oldest message of a key that is blocked waits for its turn from now on.
+local function promote(key)
+    for _, id in ipairs(redis.call('ZRANGE', Q .. 'key:' .. key, 0, 99)) do
+        local message = find(id)
+        if message and message.ordered then
+            if message.state == BLOCKED then
+                redis.call('HSET', key_of(id), 'state', WAITING)
+                join(message)
+            end
+            return
+        end
+    end
+end
+
+-- Ends a message that has not ended, and lets the next one of its key wait.
+local function finish(message, state, time, keep, reason, answer)
+    if message.state == WAITING then leave(message) end
+    redis.call('ZREM', Q .. 'claimed', message.id)
+    redis.call('ZREM', Q .. 'expiry', message.id)
+    redis.call('ZREM', Q .. 'open', message.id)
+    redis.call('ZREM', Q .. 'key:' .. message.key, message.id)
+    redis.call('HSET', key_of(message.id), 'state', state, 'ended', time)
+    if reason then redis.call('HSET', key_of(message.id), 'reason', reason) end
+    if answer then redis.call('HSET', key_of(message.id), 'answer', answer) end
+    if state == FAILED then
+        redis.call('ZADD', Q .. 'failed', message.number, message.id)
+        count('failed', 1)
+    else
+        redis.call('HDEL', key_of(message.id), 'request')
+        redis.call('ZADD', Q .. 'ended', time + keep, message.id)
+        count('bytes', -message.size)
+    end
+    count('length', -1)
+    count('ended', 1)
+    if message.ordered and message.state ~= BLOCKED then promote(message.key) end
+end
+
+-- The message waits again, not before `due` if that is given.
+local function wait_again(message, due, attempts, reason)
+    redis.call('ZREM', Q .. 'claimed', message.id)
+    message.due = due or message.due
+    redis.call('HSET', key_of(message.id), 'state', WAITING, 'due', message.due, 'attempts', attempts)
+    if reason then redis.call('HSET', key_of(message.id), 'reason', reason) end
+    redis.call('ZADD', Q .. 'expiry', message.expires, message.id)
+    join(message)
+end
+
+-- Removes a message that has ended.
+local function remove(message)
+    local idempotency = redis.call('HGET', key_of(message.id), 'idempotency')
+    if idempotency then redis.call('HDEL', Q .. 'idempotency', idempotency) end
+    redis.call('ZREM', Q .. 'ended', message.id)
+    if redis.call('ZREM', Q .. 'failed', message.id) == 1 then
+        count('failed', -1)
+        count('bytes', -message.size)
+    end
+    redis.call('DEL', key_of(message.id))
+end

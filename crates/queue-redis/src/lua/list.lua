@@ -1,0 +1,17 @@
+-- ARGV: 'open', 'failed' or 'one', then an id, or the number after which and how many. Answers {time, messages that have ended, the
+-- fields of each message}.
+local what = ARGV[1]
+local ids = {ARGV[2]}
+if what ~= 'one' then
+    ids = redis.call('ZRANGEBYSCORE', Q .. what, '(' .. ARGV[2], '+inf', 'LIMIT', 0, ARGV[3])
+end
+local found = {now(), figure('ended')}
+for _, id in ipairs(ids) do
+    local fields = redis.call('HMGET', key_of(id), 'number', 'consumer', 'owner', 'state', 'attempts', 'accepted', 'expires', 'due',
+        'ended', 'reason', 'answer', 'size')
+    if fields[1] then
+        found[#found + 1] = id
+        for at = 1, 12 do found[#found + 1] = fields[at] or '' end
+    end
+end
+return found

@@ -1,0 +1,43 @@
+//! Claims of gateways that are gone, and the backlog of a key.
+
+use sluicegate_queue::{End, Message, Order};
+
+use super::common::{LATER, LIMIT, NOW, accept, id, message, numbers, open, place};
+use crate::LEASE;
+
+#[test]
+fn a_claim_that_is_not_renewed_is_left_to_others() {
+    let (_server, socket) = place();
+    let store = open(&socket);
+    accept(&store, message(1, "a"));
+    let lease = LEASE.as_millis() as u64;
+    let claim = |now: u64| store.claim(LIMIT, now, LATER, 5).unwrap();
+    let first = claim(NOW);
+    assert_eq!((numbers(&first), first[0].attempt), (vec![1], 1));
+    assert_eq!(claim(NOW + lease - 1), []);
+    let renew =
+        |attempt: u32| store.with(LIMIT, async |queue| queue.renew(&[(id(1), attempt)]).await).unwrap();
+    assert_eq!(renew(1), [true]);
+    assert_eq!(claim(NOW + lease), [], "it was renewed");
+    let second = claim(NOW + 2 * lease);
+    assert_eq!((numbers(&second), second[0].attempt), (vec![1], 2));
+    assert_eq!(renew(1), [false]);
+    let end =
+        |attempt: u32| store.end(id(1), attempt, End::Delivered { answer: vec![1] }, NOW, LATER).unwrap();
+    assert!(!end(1), "the attempt is another gateway's now");
+    assert!(end(2));
+}
+
+#[test]
+fn the_backlog_of_a_key_is_known() {
+    let (_server, socket) = place();
+    let store = open(&socket);
+    let backlog = |key: &str, in_order| store.has_backlog(LIMIT, key.as_bytes(), in_order, NOW).unwrap();
+    assert!(!backlog("a", true));
+    accept(&store, Message { order: Order::Key, ..message(1, "a") });
+    assert!(backlog("a", true) && backlog("a", false) && !backlog("b", true));
+    assert_eq!(numbers(&store.claim(LIMIT, NOW, LATER, 1).unwrap()), [1]);
+    assert!(backlog("a", true) && !backlog("a", false), "it is being sent");
+    assert!(store.end(id(1), 1, End::Delivered { answer: Vec::new() }, NOW, LATER).unwrap());
+    assert!(!backlog("a", true));
+}
