@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::harness::{Client, Gateway, TOKEN};
 
-const RULES: &str = "rules: {file: rules.db, wait: 1s}\nlimits: {per-key: {key: api_key, rate: 5/366d, ban: 1h}}\nupstreams: {up: {servers: ['http://127.0.0.1:9']}}\nroutes: [{name: api, \
-                     respond: {status: 200}, limits: [per-key]}]\n";
+const RULES: &str = "rules: {file: rules.db, wait: 1s}\nlimits: {per-key: {key: api_key, rate: 5/366d, ban: 1h}, q: {key: ip, rate: 1/h, queue: {file: queue.db}}}\nupstreams: {up: {servers: ['http://127.0.0.1:9']}}\nroutes: [{name: api, \
+                     respond: {status: 200}, limits: [per-key, q]}]\n";
 
 /// The path of the administrative state of a server.
 const SERVER: &str = "/upstreams/{upstream}/servers/{server}/state";
@@ -67,6 +67,15 @@ fn every_answer_is_described() {
         ("put", SERVER, "/upstreams/up/servers/127.0.0.1:9/state", "{\"state\": \"off\"}", 422),
         ("put", SERVER, "/upstreams/up/servers/127.0.0.1:9/state", "{", 400),
         ("put", SERVER, "/upstreams/up/servers/none/state", "{\"state\": \"drain\"}", 404),
+        ("get", "/queues", "/queues", "", 200),
+        ("get", "/queues/{limit}/requests", "/queues/q/requests?state=failed", "", 200),
+        ("get", "/queues/{limit}/requests", "/queues/q/requests?state=x", "", 400),
+        ("get", "/queues/{limit}/requests", "/queues/none/requests", "", 404),
+        ("get", "/queues/{limit}/requests/{id}", "/queues/q/requests/x", "", 404),
+        ("post", "/queues/{limit}/retry", "/queues/q/retry", "{\"all\": true}", 200),
+        ("post", "/queues/{limit}/retry", "/queues/q/retry", "{}", 400),
+        ("post", "/queues/{limit}/drop", "/queues/q/drop", "{\"id\": \"x\"}", 404),
+        ("post", "/queues/{limit}/drop", "/queues/q/drop", "{\"all\": true}", 200),
         ("post", "/reload", "/reload", "", 200),
         ("put", "/rules/{id}", "/rules/a", &good, 201),
         ("put", "/rules/{id}", "/rules/a", &good, 200),

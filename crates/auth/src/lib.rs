@@ -42,7 +42,7 @@ pub use self::identity::Stop;
 pub use self::identity::{Admission, Identified, Identity, Refusal, Unproven};
 pub use self::logged::LogIdentity;
 pub use self::outside::Asking;
-pub use self::stored::{StoredIdentity, StoredToken};
+pub use self::stored::StoredIdentity;
 
 /// Something that a service outside must be asked.
 pub enum Question {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::consumers::Consumers;
 use super::identity::{Admission, Identity};
-use super::jwt::Verified;
+use super::jwt::{StoredToken, Verified};
 
 /// An identity without the credentials that prove it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,20 +23,6 @@ pub struct StoredIdentity {
     pub rate: Option<String>,
     /// The cost that the external check named.
     pub cost: Option<u64>,
-}
-
-/// What is kept of a verified token.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct StoredToken {
-    /// Who the user is.
-    pub user: Option<String>,
-    /// The plan of the user.
-    pub plan: Option<String>,
-    /// Claims that keys ask for.
-    pub claims: Vec<(String, String)>,
-    /// Headers that the upstream gets.
-    pub forward: Vec<(String, String)>,
 }
 
 impl StoredIdentity {

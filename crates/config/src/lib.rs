@@ -58,7 +58,7 @@ pub use model::log::{
 pub use model::outside::{CheckCacheConfig, CheckConfig, IntrospectionConfig, OnFailure, ServiceConfig};
 pub use model::overload::{OverloadConfig, OwnOverloadConfig, PrioritiesConfig};
 pub use model::parsed::Parsed;
-pub use model::queue::QueueConfig;
+pub use model::queue::{QueueConfig, QueueStorage, SharedQueue};
 pub use model::reference::Reference;
 pub use model::regions::{RegionsConfig, WHOLE};
 pub use model::rewrite::{Change, HeaderChange, HeaderChanges, PathChange, RegexPiece, UriTemplate};

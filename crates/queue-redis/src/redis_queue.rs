@@ -121,7 +121,12 @@ impl RedisQueue {
                 let id = first.parse().map_err(|_| RedisQueueError::Content("an id was expected"))?;
                 let (ahead, of_key, is_duplicate) = (items.number()?, items.number()?, items.number()? == 1);
                 // What an attempt of this call has stored is no duplicate.
-                Ok(Ok(Accepted { id, ahead, of_key, is_duplicate: is_duplicate && (attempt == 1 || id != message.id) }))
+                Ok(Ok(Accepted {
+                    id,
+                    ahead,
+                    of_key,
+                    is_duplicate: is_duplicate && (attempt == 1 || id != message.id),
+                }))
             }
         }
     }

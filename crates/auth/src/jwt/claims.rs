@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 use sluicegate_limiter::{Span, Time};
 
 use super::TokenError;
+use super::stored_token::StoredToken;
 use super::token::Claims;
 use crate::headers::{disown, reads_like};
-use crate::stored::StoredToken;
 use sluicegate_config::JwtConfig;
 use sluicegate_wire::Headers;
 

@@ -14,6 +14,7 @@ mod fetch;
 mod keys;
 mod keyset;
 mod schedule;
+mod stored_token;
 mod token;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub use self::error::TokenError;
 pub use self::keys::{Keys, KeysStatus};
 pub use self::keyset::KeySet;
 use self::keyset::NoKey;
+pub use self::stored_token::StoredToken;
 use self::token::Token;
 pub(super) use self::token::{Claims, MAX_TOKEN, SCHEME};
 use super::remembered::{Remembered, hash};

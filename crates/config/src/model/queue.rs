@@ -6,16 +6,18 @@ use http::HeaderName;
 use serde::Serialize;
 
 use crate::model::serialize::{seconds, texts};
+use crate::model::store::RedisConfig;
 use crate::read::at::FileRef;
 
 /// Where requests above a limit are kept until the limit admits them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct QueueConfig {
     /// Whether a client is answered 202 that has not asked for it with `Prefer: respond-async`.
     #[serde(skip)]
     pub accepts_all: bool,
-    /// The file.
-    pub file: FileRef,
+    /// Where it is kept.
+    #[serde(flatten)]
+    pub storage: QueueStorage,
     /// The most requests in it.
     pub max_length: u64,
     /// The most bytes of these requests.
@@ -37,4 +39,24 @@ pub struct QueueConfig {
     /// The headers that are stored; empty for all but credentials.
     #[serde(serialize_with = "texts")]
     pub headers: Vec<HeaderName>,
+}
+
+/// Where a queue is kept.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueueStorage {
+    /// In a file of this gateway.
+    File(FileRef),
+    /// In the Redis of the shared counters, under this name.
+    Redis(SharedQueue),
+}
+
+/// A queue that several gateways share.
+#[derive(Clone, Debug, Serialize)]
+pub struct SharedQueue {
+    /// Its name.
+    pub stream: String,
+    /// The Redis, which is described elsewhere.
+    #[serde(skip)]
+    pub redis: Box<RedisConfig>,
 }

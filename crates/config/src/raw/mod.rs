@@ -260,7 +260,7 @@ mapping! {
         penalty: RawPenalty,
         /// 202: requests above the limit are accepted, kept in `queue` and delivered later. Default: only those of clients that
         /// ask for it with `Prefer: respond-async`.
-        #[schemars(extend("enum" = [202]))]
+        #[schemars(extend("minimum" = 202, "maximum" = 202))]
         accept: RawCount,
         /// token_bucket and leaky_bucket: where requests above the limit are kept until it admits them.
         queue: RawQueue,

@@ -8,12 +8,23 @@ use crate::read::at::At;
 use crate::read::mapping;
 
 mapping! {
+    /// A queue that several gateways share, in the Redis of `store`.
+    "queue.redis"
+    struct RawQueueRedis {
+        /// The name of the queue there. Default: that of the limit.
+        stream: RawText,
+    }
+}
+
+mapping! {
     /// Where requests above the limit are kept until the limit admits them.
     "queue"
     struct RawQueue {
         /// The file of the queue, which the gateway creates (SQLite). It belongs to one gateway; limits may share it.
-        #[schemars(required, with = "Option<hints::File>")]
+        #[schemars(with = "Option<hints::File>")]
         file: RawText,
+        /// Keeps the queue in the Redis of `store`, for all gateways that share it: {stream: orders}.
+        redis: RawQueueRedis,
         /// The most requests in the queue, failed ones included. A full queue refuses. Default: 100k.
         #[schemars(extend("minimum" = 1, "maximum" = 100_000_000))]
         max_length: RawCount,

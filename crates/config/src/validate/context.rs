@@ -13,6 +13,7 @@ use crate::model::limit::LimitConfig;
 use crate::model::listener::ListenerConfig;
 use crate::model::lists::{Access, ListConfig};
 use crate::model::route::HeaderFamilies;
+use crate::model::store::RedisConfig;
 use crate::model::upstream::UpstreamConfig;
 use crate::read::at::Folder;
 
@@ -21,6 +22,8 @@ use crate::read::at::Folder;
 pub(super) struct Context<'a> {
     pub(super) lists: &'a Section<ListConfig>,
     pub(super) store: bool,
+    /// The store, if it is valid.
+    pub(super) redis: Option<&'a RedisConfig>,
     /// The least number of gateways that share the store.
     pub(super) gateways: u32,
     pub(super) consumers: bool,

@@ -108,7 +108,7 @@ pub(super) fn limit(
         None => Some(None),
         Some(penalty) => penalty::penalty(penalty, raw, cost.as_ref(), report).map(Some),
     };
-    let queue = queue::queue(raw, context, report);
+    let queue = queue::queue(name, raw, context, report);
     let warn = raw.warn.as_ref().and_then(|text| value(text, report, warn));
     Some(LimitConfig {
         name: name.value.clone(),

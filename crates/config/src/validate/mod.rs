@@ -99,6 +99,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         folder,
         lists: &lists,
         store: has_store,
+        redis: store.as_ref(),
         gateways: store.as_ref().map_or(1, |store| store.gateways),
         consumers: raw_auth.map_or(auth_wrong, |auth| {
             api_key::has_consumers(auth.api_key.as_ref()) || is_wrong!(auth, api_key)

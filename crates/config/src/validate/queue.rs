@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::checks::{between, header_name, in_range, missing, value, word};
+use super::checks::{between, check_name, header_name, in_range, missing, value, word};
 use super::context::Context;
 use crate::language::values::{self, grouped};
-use crate::model::queue::QueueConfig;
+use crate::model::queue::{QueueConfig, QueueStorage, SharedQueue};
 use crate::raw::RawLimit;
 use crate::raw::queue::RawQueue;
 use crate::raw::scalars::RawCount;
@@ -30,6 +30,7 @@ const CONCURRENCY: u64 = 16;
 
 /// The queue of a limit; `Some(None)` if it has none.
 pub(super) fn queue(
+    name: &At<String>,
     raw: &RawLimit,
     context: Context<'_>,
     report: &mut Report,
@@ -48,7 +49,7 @@ pub(super) fn queue(
     if raw.ban.is_some() {
         excludes("ban", "a ban counts refusals, and a request that is queued is not refused; remove one");
     }
-    let of_queue = of_queue(queue, accepts_all.unwrap_or(false), context, report);
+    let of_queue = of_queue(&name.value, queue, accepts_all.unwrap_or(false), context, report);
     accepts_all?;
     of_queue.map(Some)
 }
@@ -70,16 +71,51 @@ fn accept(raw: &RawLimit, report: &mut Report) -> Option<bool> {
     Some(true)
 }
 
+/// Where the queue is kept.
+fn storage(
+    limit: &str,
+    At { at, value: raw }: At<&RawQueue>,
+    context: Context<'_>,
+    report: &mut Report,
+) -> Option<QueueStorage> {
+    match (&raw.file, &raw.redis) {
+        (Some(file), None) => Some(QueueStorage::File(context.folder.file(file))),
+        (None, Some(redis)) => {
+            if !context.store {
+                let problem = Problem::new(redis.at, "`queue.redis` needs a store, and the file has none");
+                let help = "such as `store: {redis: {url: redis://127.0.0.1:6379}}`, or keep it in a `file`";
+                report.error(problem.help(help));
+                return None;
+            }
+            let stream = redis.value.stream.as_ref();
+            if let Some(stream) = stream {
+                check_name(stream, "queue", report);
+            }
+            let stream = stream.map_or_else(|| limit.to_owned(), |stream| stream.value.clone());
+            Some(QueueStorage::Redis(SharedQueue { stream, redis: Box::new(context.redis?.clone()) }))
+        }
+        (Some(_), Some(redis)) => {
+            let problem = Problem::new(redis.at, "a queue is kept in one place");
+            report.error(problem.help("give one of `file` and `redis`"));
+            None
+        }
+        (None, None) => {
+            if !is_wrong!(raw, redis) {
+                missing(at, "`queue`", ("file", "queue.db"), &raw.wrong, report);
+            }
+            None
+        }
+    }
+}
+
 fn of_queue(
+    limit: &str,
     At { at, value: raw }: &At<RawQueue>,
     accepts_all: bool,
     context: Context<'_>,
     report: &mut Report,
 ) -> Option<QueueConfig> {
-    let Some(file) = &raw.file else {
-        missing(*at, "`queue`", ("file", "queue.db"), &raw.wrong, report);
-        return None;
-    };
+    let storage = storage(limit, At { at: *at, value: raw }, context, report);
     let count = |given: Option<&At<RawCount>>, field, usual, most, report: &mut Report| {
         given.map_or(Some(usual), |count| in_range(count, 1..=most, field, report))
     };
@@ -115,7 +151,7 @@ fn of_queue(
     on_full?;
     Some(QueueConfig {
         accepts_all,
-        file: context.folder.file(file),
+        storage: storage?,
         max_length: max_length?,
         max_bytes: max_bytes?,
         max_body: max_body?,

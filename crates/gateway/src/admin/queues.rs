@@ -61,12 +61,12 @@ impl Admin {
         let now = millis(self.shared.clock.now());
         let mut all = Vec::new();
         for queue in queues.iter().flat_map(|queues| queues.iter()) {
-            let figures = queue.state.figures().await.map_err(|error| away(&error))?;
+            let figures = queue.state.figures(now).await.map_err(|error| away(&error))?;
             let paused_until = queue.state.standing().paused_until;
             let paused = (paused_until > now).then(|| rfc3339(time(paused_until)));
             all.push(json!({
                 "limit": queue.state.limit(),
-                "file": queue.state.path().display().to_string(),
+                "place": queue.state.place(),
                 "length": figures.length,
                 "bytes": figures.bytes,
                 "dead_letters": figures.failed,
@@ -98,7 +98,11 @@ impl Admin {
                 return Err(problem(StatusCode::BAD_REQUEST, &why));
             }
         };
-        let entries = queue.state.list(failed, after, most).await.map_err(|error| away(&error))?;
+        let entries = queue
+            .state
+            .list(failed, after, most, millis(self.shared.clock.now()))
+            .await
+            .map_err(|error| away(&error))?;
         let next = entries.last().filter(|_| entries.len() == most).map(|last| last.number);
         let requests: Vec<Value> = entries.iter().map(shown).collect();
         Ok(reply(&json!({ "requests": requests, "next": next })))
@@ -153,7 +157,7 @@ impl Admin {
             State::Waiting | State::Blocked if change == "drop" => {
                 let now = millis(self.shared.clock.now());
                 let keep = u64::try_from(queue.config.keep.as_millis()).unwrap_or(u64::MAX);
-                let cancelled = queue.state.cancel(entry.id, entry.owner, now, now.saturating_add(keep));
+                let cancelled = queue.state.cancel(entry.id, entry.owner, now, keep);
                 match cancelled.await.map_err(|error| away(&error))? {
                     Cancelled::Done => Ok(1),
                     Cancelled::TooLate(state) => Err(too_late(state, change)),
@@ -173,7 +177,7 @@ impl Admin {
         let now = millis(self.shared.clock.now());
         let ttl = u64::try_from(queue.config.ttl.as_millis()).unwrap_or(u64::MAX);
         let changed = match change {
-            "retry" => queue.state.retry(which, now, now.saturating_add(ttl)).await,
+            "retry" => queue.state.retry(which, now, ttl).await,
             _ => queue.state.drop_failed(which).await,
         };
         changed.map_err(|error| away(&error))
@@ -181,7 +185,8 @@ impl Admin {
 
     async fn entry(&self, queue: &Queue, id: &str) -> Result<Entry, Answer> {
         let parsed: Id = id.parse().map_err(|_| not_found(id))?;
-        let entry = queue.state.get(parsed).await.map_err(|error| away(&error))?;
+        let entry =
+            queue.state.get(parsed, millis(self.shared.clock.now())).await.map_err(|error| away(&error))?;
         entry.filter(|entry| entry.limit == queue.state.limit()).ok_or_else(|| not_found(id))
     }
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 use http::{Method, Version};
 use tokio::sync::oneshot;
 
+use super::held::Hold;
 use crate::queue::{
-    Claimed, End, Next, Queue, QueueError, Retries, Sealed, StoredAnswer, StoredRequest, millis,
-    of_characters,
+    Claimed, End, Next, Queue, Retries, Sealed, StoredAnswer, StoredRequest, millis, of_characters,
 };
 use crate::request::{Deferred, Delivery, Outcome, Services, retry_after};
 use sluicegate_auth::Answers;
@@ -55,7 +55,12 @@ impl Attempt {
     }
 
     /// Makes the attempt. Returns whether a server took the request, if that was tried.
-    pub(super) async fn make(mut self, place: CountGuard, verdict: oneshot::Sender<Verdict>) -> Option<bool> {
+    pub(super) async fn make(
+        mut self,
+        place: CountGuard,
+        verdict: oneshot::Sender<Verdict>,
+        hold: &Hold,
+    ) -> Option<bool> {
         let request = std::mem::take(&mut self.claimed.request);
         let Some(delivery) = StoredRequest::decode(&request).ok().and_then(|request| self.prepare(request))
         else {
@@ -74,6 +79,8 @@ impl Attempt {
         let outcome = tokio::select! {
             outcome = boxed_future(|| delivery.serve(&self.services, decided)) => Some(outcome),
             () = self.queue.state.cut.notified() => None,
+            // Another gateway makes the attempt.
+            () = hold.lost(self.services.process.clock) => return None,
         };
         let was_sent = match &outcome {
             Some(Outcome::Unsent(_)) => Some(false),
@@ -142,10 +149,10 @@ impl Attempt {
         let attempt = (self.claimed.id, self.claimed.attempt);
         loop {
             let (now, end) = (self.now(), end.clone());
-            match state.end(attempt, end, now, now.saturating_add(keep)).await {
+            match state.end(attempt, end, now, keep).await {
                 Ok(_) => break,
                 // The process that has the file makes the attempt again.
-                Err(QueueError::Released) => break,
+                Err(error) if error.is_handed_over() => break,
                 Err(error) => {
                     state.counts.count(QueueEvent::Error);
                     state.warn(now, &format!("were sent, and that cannot be written: {error}"));
@@ -164,7 +171,7 @@ impl Attempt {
         impl FnOnce(&Services, CountGuard) -> Connection + use<>,
         (RequestHead, bytes::Bytes, Option<RequestId>, Answers),
     )> {
-        let sealed = request.open(self.queue.state.seal());
+        let sealed = self.queue.state.seal().and_then(|seal| request.open(seal));
         let keys = request.keys(sealed.as_ref());
         let Sealed { headers: credentials, target, .. } = sealed.unwrap_or_default();
         let mut headers = Headers::new();

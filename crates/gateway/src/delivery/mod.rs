@@ -4,6 +4,7 @@
 //! that its limits do not admit yet goes back into the queue.
 
 mod attempt;
+mod held;
 
 use std::cell::Cell;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,7 +16,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use self::attempt::{Attempt, Verdict};
-use crate::queue::{Claimed, Queue, QueueError, QueueState, Serving, millis};
+use self::held::Held;
+use crate::queue::{Claimed, Id, Queue, QueueError, QueueState, Serving, millis};
 use crate::request::Services;
 use crate::server::ConnectionBudget;
 use sluicegate_base::boxed_future::spawn_local;
@@ -24,6 +26,8 @@ use sluicegate_base::queue_event::QueueEvent;
 
 /// The longest sleep while nothing happens: figures are read, and what has expired is removed, so often.
 const CARE: Duration = Duration::from_secs(1);
+/// The longest sleep while other gateways may accept requests for the same queue.
+const POLL: Duration = Duration::from_millis(100);
 /// The pause after the queue could not be read or written.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// The most requests that are claimed at a time.
@@ -47,7 +51,7 @@ struct Delivering {
     budget: Arc<ConnectionBudget>,
     state: Arc<QueueState>,
     /// Attempts in progress.
-    in_progress: Cell<usize>,
+    held: Held,
     /// Notified when one has ended.
     ended: Notify,
     /// Requests in a row that no server took.
@@ -74,14 +78,20 @@ impl Deliveries {
                 services: Rc::clone(&self.services),
                 budget: Arc::clone(&self.budget),
                 state: Arc::clone(state),
-                in_progress: Cell::new(0),
+                held: Held::default(),
                 ended: Notify::new(),
                 unsent: Cell::new(0),
             });
             let guard = self.critical.guard("delivers queued requests");
             spawn_local(async move {
                 let _guard = guard;
-                delivering.run(serving).await;
+                match delivering.state.is_shared() {
+                    false => Rc::clone(&delivering).run(serving).await,
+                    true => tokio::select! {
+                        () = Rc::clone(&delivering).run(serving) => {}
+                        () = delivering.held.keep(&delivering.state, delivering.services.process.clock) => {}
+                    },
+                }
             });
         }
     }
@@ -93,7 +103,7 @@ impl Deliveries {
     /// Whether this worker is the one for a queue.
     fn is_mine(&self, state: &QueueState) -> bool {
         let mut hasher = DefaultHasher::new();
-        (state.limit(), state.path()).hash(&mut hasher);
+        (state.limit(), state.place()).hash(&mut hasher);
         hasher.finish() % self.services.process.workers as u64 == self.services.index as u64
     }
 }
@@ -115,11 +125,12 @@ impl Delivering {
                 self.sleep(Duration::from_millis(paused - now)).await;
                 continue;
             }
-            let free = queue.config.concurrency.saturating_sub(self.in_progress.get());
+            let free = queue.config.concurrency.saturating_sub(self.held.len());
             if free == 0 {
                 self.ended.notified().await;
                 continue;
             }
+            let begun = held::instant(self.services.process.clock);
             let claimed = match self.claim(&queue, free.min(batch)).await {
                 Ok(claimed) => claimed,
                 Err(error) => {
@@ -133,12 +144,12 @@ impl Delivering {
                 self.rest().await;
                 continue;
             }
-            batch = match self.attempt_all(&queue, claimed).await {
+            batch = match self.attempt_all(&queue, claimed, begun).await {
                 true => (batch * 2).min(MAX_BATCH),
                 false => 1,
             };
         }
-        while self.in_progress.get() > 0 {
+        while self.held.len() > 0 {
             self.ended.notified().await;
         }
         drop(serving);
@@ -165,34 +176,41 @@ impl Delivering {
 
     /// Nothing is due: waits for the next request, or until one is.
     async fn rest(&self) {
+        let longest = if self.state.is_shared() { POLL } else { CARE };
         let now = self.now();
-        let wait = match self.state.next_due().await {
+        let wait = match self.state.next_due(now).await {
             Ok(Some(due)) => Duration::from_millis(due.saturating_sub(now)).max(Duration::from_millis(1)),
             _ => CARE,
         };
         tokio::select! {
             () = self.state.wake.notified() => {}
-            () = tokio::time::sleep(wait.min(CARE)) => {}
+            () = tokio::time::sleep(wait.min(longest)) => {}
         }
     }
 
     /// Reads the figures of the queue, ends what has expired, and removes what ended long ago.
     async fn care(&self, queue: &Queue, now: u64) {
-        if let Err(error) = self.state.care(now, now.saturating_add(keep(queue))).await {
+        if let Err(error) = self.state.care(now, keep(queue)).await {
             self.failed(&error);
         }
     }
 
     async fn claim(&self, queue: &Queue, max: usize) -> Result<Vec<Claimed>, QueueError> {
         let now = self.now();
-        self.state.claim(now, now.saturating_add(keep(queue)), max).await
+        self.state.claim(now, keep(queue), max).await
     }
 
     /// Begins attempts, one after the other. Returns whether the limits have admitted all of them.
-    async fn attempt_all(self: &Rc<Self>, queue: &Arc<Queue>, claimed: Vec<Claimed>) -> bool {
+    async fn attempt_all(
+        self: &Rc<Self>,
+        queue: &Arc<Queue>,
+        claimed: Vec<Claimed>,
+        begun: tokio::time::Instant,
+    ) -> bool {
         let mut all = true;
         let mut claimed = claimed.into_iter();
         while let Some(one) = claimed.next() {
+            let name = (one.id, one.attempt);
             let attempt = Attempt::new(Rc::clone(&self.services), Arc::clone(queue), one);
             let Some(place) = self.budget.acquire() else {
                 let until = self.now() + PAUSE;
@@ -202,11 +220,11 @@ impl Delivering {
                 break;
             };
             let (sender, verdict) = tokio::sync::oneshot::channel();
-            self.in_progress.set(self.in_progress.get() + 1);
-            let delivering = Rc::clone(self);
+            let hold = self.held.hold(name, &self.state, begun);
+            let ended = Ended { delivering: Rc::clone(self), name, was_sent: None };
             spawn_local(async move {
-                let was_sent = attempt.make(place, sender).await;
-                delivering.attempted(was_sent);
+                let mut ended = ended; // all of it, so that it is dropped at the end
+                ended.was_sent = attempt.make(place, sender, &hold).await;
             });
             match verdict.await {
                 Ok(Verdict::Admitted) | Err(_) => {}
@@ -226,30 +244,40 @@ impl Delivering {
         all
     }
 
-    /// An attempt has ended. `was_sent`: whether a server took the request, if that was tried.
-    fn attempted(&self, was_sent: Option<bool>) {
-        self.in_progress.set(self.in_progress.get() - 1);
+    #[cold]
+    fn failed(&self, error: &QueueError) {
+        if !error.is_handed_over() {
+            self.state.counts.count(QueueEvent::Error);
+            self.state.warn(self.now(), &format!("cannot be delivered: {error}"));
+        }
+    }
+}
+
+/// An attempt in progress; it has ended when this is dropped.
+struct Ended {
+    delivering: Rc<Delivering>,
+    name: (Id, u32),
+    /// Whether a server took the request, if that was tried.
+    was_sent: Option<bool>,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let Self { delivering, name, was_sent } = self;
+        delivering.held.release(*name);
         match was_sent {
-            Some(true) => self.unsent.set(0),
+            Some(true) => delivering.unsent.set(0),
             Some(false) => {
-                let unsent = self.unsent.get() + 1;
-                self.unsent.set(unsent);
+                let unsent = delivering.unsent.get() + 1;
+                delivering.unsent.set(unsent);
                 if let Some(above) = unsent.checked_sub(MAX_UNSENT) {
                     let pause = PAUSE.checked_shl(above).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);
-                    self.state.pause_until(self.now() + pause);
+                    delivering.state.pause_until(delivering.now() + pause);
                 }
             }
             None => {}
         }
-        self.ended.notify_one();
-    }
-
-    #[cold]
-    fn failed(&self, error: &QueueError) {
-        if *error != QueueError::Released {
-            self.state.counts.count(QueueEvent::Error);
-            self.state.warn(self.now(), &format!("cannot be delivered: {error}"));
-        }
+        delivering.ended.notify_one();
     }
 }
 

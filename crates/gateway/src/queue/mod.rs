@@ -7,7 +7,9 @@
 //! How requests get into a queue and out of it is in [`crate::request`] and [`crate::delivery`].
 
 mod counts;
+mod error;
 mod open;
+mod remote;
 mod seal;
 mod state;
 mod storage;
@@ -16,6 +18,7 @@ mod stored;
 use sluicegate_limiter::Time;
 
 pub use self::counts::Counts;
+pub use self::error::QueueError;
 pub use self::open::{Queue, Queues};
 pub use self::seal::Seal;
 pub use self::state::{QueueState, Serving, Standing};
@@ -24,8 +27,9 @@ pub(crate) use self::stored::{characters, of_characters};
 pub use sluicegate_queue::{
     Accepted, Bounds, Claimed, End, Entry, Id, Idempotency, Message, Order, Refused, State,
 };
+pub use sluicegate_queue::{Cancelled, DeadLetters};
 pub use sluicegate_queue::{Figures, MAX_OF_KEY, Next, Retries};
-pub use sluicegate_queue_sqlite::{Cancelled, DeadLetters, QueueError};
+pub use sluicegate_queue_redis::LEASE;
 
 /// A time in milliseconds since 1970, as queues have it.
 pub fn millis(time: Time) -> u64 {

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use super::remote::Remote;
 use super::seal::Seal;
-use super::state::{QueueState, SharedFile};
-use sluicegate_config::{Config, QueueConfig};
+use super::state::{QueueState, SharedFile, Storage};
+use super::storage::figures_of;
+use sluicegate_base::clock::Clock;
+use sluicegate_config::{Config, QueueConfig, QueueStorage};
 use sluicegate_queue_sqlite::QueueFile;
 
 /// How long a file is waited for that another process uses: the one that this process takes over from.
@@ -32,37 +35,59 @@ impl Queues {
     ///
     /// # Errors
     /// If a file cannot be opened.
-    pub fn open(config: &Config, before: Option<&Self>) -> Result<Arc<Self>, String> {
+    pub fn open(config: &Config, before: Option<&Self>, clock: Clock) -> Result<Arc<Self>, String> {
         let mut files: Vec<Arc<SharedFile>> = Vec::new();
-        let known = || before.into_iter().flat_map(|before| before.iter());
+        let known = || before.into_iter().flat_map(|before| before.iter()).map(|queue| &queue.state);
         let mut queues = Vec::new();
         for limit in &config.limits {
             let Some(of_limit) = &limit.queue else {
                 queues.push(None);
                 continue;
             };
-            let path = &of_limit.file.path;
-            let same = known().map(|queue| &queue.state).find(|state| state.shared.path == *path);
-            let opened = files.iter().find(|file| file.path == *path);
-            let shared = match opened.or_else(|| same.map(|state| &state.shared)) {
-                Some(shared) => Arc::clone(shared),
-                None => open(path)?,
+            let state = match &of_limit.storage {
+                QueueStorage::File(file) => {
+                    let opened = || known().find_map(|state| state.file_at(&file.path));
+                    let opened = files.iter().find(|known| known.path == file.path).or_else(opened);
+                    let shared = opened.map_or_else(|| open(&file.path), |file| Ok(Arc::clone(file)))?;
+                    files.push(Arc::clone(&shared));
+                    let mut same = known().filter(|state| {
+                        let is_same =
+                            state.file_at(&file.path).is_some_and(|known| Arc::ptr_eq(known, &shared));
+                        is_same && state.limit() == limit.name
+                    });
+                    let new = || Arc::new(QueueState::new(&limit.name, Storage::File(Arc::clone(&shared))));
+                    let state = same.next().map_or_else(new, Arc::clone);
+                    let figures = figures_of(&shared.file.load(), &limit.name);
+                    let figures = figures.map_err(|error| format!("{}: {error}", file.path.display()))?;
+                    state.set_figures(figures, state.accepted());
+                    state
+                }
+                QueueStorage::Redis(shared) => {
+                    let mut same = known().filter(|state| match &state.storage {
+                        Storage::Redis(remote) => remote.is(shared) && state.limit() == limit.name,
+                        Storage::File(_) => false,
+                    });
+                    match same.next() {
+                        Some(state) => Arc::clone(state),
+                        None => {
+                            let remote = Remote::open(shared, &limit.name, clock)?;
+                            Arc::new(QueueState::new(&limit.name, Storage::Redis(Arc::new(remote))))
+                        }
+                    }
+                }
             };
-            files.push(Arc::clone(&shared));
-            let state = known().map(|queue| &queue.state);
-            let mut state =
-                state.filter(|state| state.limit == limit.name && Arc::ptr_eq(&state.shared, &shared));
-            let state =
-                state.next().map_or_else(|| Arc::new(QueueState::new(&limit.name, &shared)), Arc::clone);
-            state.read_figures().map_err(|error| format!("{}: {error}", path.display()))?;
             queues.push(Some(Arc::new(Queue { config: of_limit.clone(), state })));
         }
         let queues = Self(queues);
         queues.warn_of_orphans(&files);
-        for gone in known().filter(|gone| !queues.iter().any(|kept| Arc::ptr_eq(&kept.state, &gone.state))) {
-            let (state, figures) = (&gone.state, gone.state.read_figures().unwrap_or_default());
-            if figures.length > 0 {
-                warn_of_orphan(state.path(), &state.limit, figures.length);
+        for gone in known().filter(|gone| !queues.iter().any(|kept| Arc::ptr_eq(&kept.state, gone))) {
+            let figures = match &gone.storage {
+                Storage::File(shared) => figures_of(&shared.file.load(), gone.limit()).unwrap_or_default(),
+                Storage::Redis(_) => gone.standing().figures,
+            };
+            let length = figures.length;
+            if length > 0 {
+                warn_of_orphan(&gone.place(), gone.limit(), length);
             }
         }
         Ok(Arc::new(queues))
@@ -88,26 +113,35 @@ impl Queues {
         self.iter().next().is_none()
     }
 
-    /// One queue of each file.
-    pub fn files(&self) -> impl Iterator<Item = &Arc<Queue>> {
-        let is_first = |at: usize, queue: &Arc<Queue>| {
-            !self.iter().take(at).any(|other| Arc::ptr_eq(&other.state.shared, &queue.state.shared))
+    /// One queue of each file, and those in Redis.
+    pub fn storages(&self) -> impl Iterator<Item = &Arc<Queue>> {
+        let is_same = |one: &Queue, other: &Queue| match (&one.state.storage, &other.state.storage) {
+            (Storage::File(one), Storage::File(other)) => Arc::ptr_eq(one, other),
+            _ => false,
         };
+        let is_first =
+            move |at: usize, queue: &Arc<Queue>| !self.iter().take(at).any(|other| is_same(other, queue));
         self.iter().enumerate().filter(move |(at, queue)| is_first(*at, queue)).map(|(_, queue)| queue)
     }
 
-    /// Lets another process have the files. Nothing is accepted or delivered here from now on. Blocks.
-    pub fn hand_over(&self) {
-        self.files().for_each(|queue| queue.state.file().release_lock());
+    fn files(&self) -> impl Iterator<Item = &Arc<SharedFile>> {
+        self.storages().filter_map(|queue| match &queue.state.storage {
+            Storage::File(shared) => Some(shared),
+            Storage::Redis(_) => None,
+        })
     }
 
-    /// Opens the files again after [`hand_over`](Self::hand_over). Blocks.
+    /// Lets another process have the files. Nothing is accepted there from now on. Blocks.
+    pub fn hand_over(&self) {
+        self.files().for_each(|shared| shared.file.load().release_lock());
+    }
+
+    /// Opens the files again after [`hand_over`](Self::hand_over), and delivers again. Blocks.
     ///
     /// # Errors
     /// If a file cannot be opened.
     pub fn take_back(&self) -> Result<(), String> {
-        for queue in self.files() {
-            let shared = &queue.state.shared;
+        for shared in self.files() {
             let opened = QueueFile::open(&shared.path, PATIENCE).map_err(|error| error.to_string())?;
             shared.file.store(Arc::new(opened));
         }
@@ -122,21 +156,28 @@ impl Queues {
                 continue;
             }
             let has_queue =
-                |name: &str| self.named(name).is_some_and(|queue| Arc::ptr_eq(&queue.state.shared, file));
+                |name: &str| self.named(name).is_some_and(|queue| queue.state.file_at(&file.path).is_some());
             for (limit, figures) in file.file.load().figures().unwrap_or_default() {
                 if figures.length > 0 && !has_queue(&limit) {
-                    warn_of_orphan(&file.path, &limit, figures.length);
+                    warn_of_orphan(&file.path.display().to_string(), &limit, figures.length);
                 }
             }
         }
     }
 }
 
-fn warn_of_orphan(path: &Path, limit: &str, length: u64) {
+impl Queue {
+    /// Whether it is certain that no request waits in it.
+    pub fn is_empty(&self) -> bool {
+        // Of a queue that others fill, too, only the storage knows that.
+        self.state.is_empty() && !(self.config.ordered && self.state.is_shared())
+    }
+}
+
+fn warn_of_orphan(place: &str, limit: &str, length: u64) {
     tracing::warn!(
-        "{}: {length} requests of the limit `{limit}` are not delivered, because it has no queue in this file any more; they \
-         are delivered if it has one again before their `ttl` ends",
-        path.display()
+        "{place}: {length} requests of the limit `{limit}` are not delivered, because it has no queue there any more; they \
+         are delivered if it has one again before their `ttl` ends"
     );
 }
 

@@ -8,12 +8,20 @@ use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 use super::counts::Counts;
+use super::remote::Remote;
 use super::seal::Seal;
 use sluicegate_queue::Figures;
-use sluicegate_queue_sqlite::{QueueError, QueueFile};
+use sluicegate_queue_sqlite::QueueFile;
 
 /// The log is warned once in so many milliseconds.
 const WARN_EVERY: u64 = 10_000;
+
+/// Where a queue is kept.
+#[derive(Clone, Debug)]
+pub(super) enum Storage {
+    File(Arc<SharedFile>),
+    Redis(Arc<Remote>),
+}
 
 /// A file with the queues of some limits.
 #[derive(Debug)]
@@ -27,7 +35,7 @@ pub(super) struct SharedFile {
 #[derive(Debug)]
 pub struct QueueState {
     pub(super) limit: String,
-    pub(super) shared: Arc<SharedFile>,
+    pub(super) storage: Storage,
     /// Notified when something may be delivered.
     pub wake: Notify,
     /// Notified when attempts in progress have to end at once.
@@ -60,10 +68,10 @@ pub struct Standing {
 pub struct Serving(Arc<QueueState>);
 
 impl QueueState {
-    pub(super) fn new(limit: &str, shared: &Arc<SharedFile>) -> Self {
+    pub(super) fn new(limit: &str, storage: Storage) -> Self {
         Self {
             limit: limit.to_owned(),
-            shared: Arc::clone(shared),
+            storage,
             wake: Notify::new(),
             cut: Notify::new(),
             counts: Counts::default(),
@@ -80,19 +88,33 @@ impl QueueState {
         &self.limit
     }
 
-    /// The path of its file.
-    pub fn path(&self) -> &Path {
-        &self.shared.path
+    /// Where it is kept, for messages.
+    pub fn place(&self) -> String {
+        match &self.storage {
+            Storage::File(shared) => shared.path.display().to_string(),
+            Storage::Redis(remote) => format!("Redis, {}", remote.config.stream),
+        }
     }
 
-    /// Its file.
-    pub(super) fn file(&self) -> Arc<QueueFile> {
-        self.shared.file.load_full()
+    /// Its file, if it is in the one at this path.
+    pub(super) fn file_at(&self, path: &Path) -> Option<&Arc<SharedFile>> {
+        match &self.storage {
+            Storage::File(shared) if shared.path == path => Some(shared),
+            _ => None,
+        }
     }
 
-    /// The key that seals secrets in it.
-    pub fn seal(&self) -> &Seal {
-        &self.shared.seal
+    /// Whether other gateways have the same queue.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.storage, Storage::Redis(_))
+    }
+
+    /// The key that seals secrets in it, if there is one.
+    pub fn seal(&self) -> Option<&Seal> {
+        match &self.storage {
+            Storage::File(shared) => Some(&shared.seal),
+            Storage::Redis(_) => None,
+        }
     }
 
     /// Whether it is certain that it has no requests.
@@ -117,20 +139,17 @@ impl QueueState {
         self.length.store(standing.figures.length.max(1), Ordering::Release);
     }
 
-    /// Reads its figures. Blocks.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub(super) fn read_figures(&self) -> Result<Figures, QueueError> {
-        let before = self.lock().accepted;
-        let all = self.file().figures()?;
-        let figures = all.into_iter().find(|(limit, _)| *limit == self.limit);
-        let figures = figures.map(|(_, figures)| figures).unwrap_or_default();
+    /// The number of requests that were accepted so far: to be passed to [`set_figures`](Self::set_figures).
+    pub(super) fn accepted(&self) -> u64 {
+        self.lock().accepted
+    }
+
+    /// Notes its figures, which were read after so many requests were accepted.
+    pub(super) fn set_figures(&self, figures: Figures, accepted: u64) {
         let mut standing = self.lock();
         standing.figures = figures;
-        let length = if standing.accepted == before { figures.length } else { figures.length.max(1) };
+        let length = if standing.accepted == accepted { figures.length } else { figures.length.max(1) };
         self.length.store(length, Ordering::Release);
-        Ok(figures)
     }
 
     /// Warns that requests of its limit have a problem, once in ten seconds.
@@ -139,7 +158,7 @@ impl QueueState {
         let last = self.warned.load(Ordering::Relaxed);
         let is_next = now.saturating_sub(last) >= WARN_EVERY;
         if is_next && self.warned.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            tracing::error!("{}: requests of the limit `{}` {problem}", self.path().display(), self.limit);
+            tracing::error!("{}: requests of the limit `{}` {problem}", self.place(), self.limit);
         }
     }
 

@@ -1,16 +1,21 @@
-//! The calls to the storage of a queue. None of them blocks the thread.
+//! The calls to the storage of a queue. None of them blocks the thread. A message that ends can be seen for `keep` milliseconds.
 
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::state::QueueState;
+use super::error::QueueError;
+use super::state::{QueueState, SharedFile, Storage};
 use sluicegate_base::boxed_future::spawn_blocking;
-use sluicegate_queue::{Accepted, Bounds, Claimed, End, Entry, Figures, Id, Message, Refused};
-use sluicegate_queue_sqlite::{Cancelled, DeadLetters, QueueError, QueueFile};
+use sluicegate_queue::{
+    Accepted, Bounds, Cancelled, Claimed, DeadLetters, End, Entry, Figures, Id, Message, Refused,
+};
+use sluicegate_queue_sqlite::QueueFile;
 
 /// The most messages that are ended or removed at a time because their time is over.
 const MAX_EXPIRED: usize = 1_000;
+
+type FileResult<T> = Result<T, sluicegate_queue_sqlite::QueueError>;
 
 impl QueueState {
     /// Stores a message. It is durable when this returns.
@@ -23,40 +28,58 @@ impl QueueState {
         bounds: Bounds,
     ) -> Result<Result<Accepted, Refused>, QueueError> {
         self.begin_accept();
-        let file = self.file();
-        let stored = reply(|reply| file.accept_then(message, bounds, reply)).await;
+        let stored = match &self.storage {
+            Storage::File(shared) => {
+                reply(|reply| shared.file.load().accept_then(message, bounds, reply)).await?
+            }
+            Storage::Redis(remote) => remote.queue.accept(&message, bounds).await?,
+        };
         self.wake.notify_one();
-        stored
+        Ok(stored)
     }
 
-    /// Begins an attempt for each of at most `max` messages that are due. A message whose time is over is ended instead, and can be
-    /// seen until `keep_until`.
+    /// Begins an attempt for each of at most `max` messages that are due. A message whose time is over is ended instead.
     ///
     /// # Errors
     /// If the storage cannot be written.
-    pub async fn claim(&self, now: u64, keep_until: u64, max: usize) -> Result<Vec<Claimed>, QueueError> {
-        let file = self.file();
-        reply(|reply| file.claim_then(self.limit(), now, keep_until, max, reply)).await
+    pub async fn claim(&self, now: u64, keep: u64, max: usize) -> Result<Vec<Claimed>, QueueError> {
+        let until = now.saturating_add(keep);
+        Ok(match &self.storage {
+            Storage::File(shared) => {
+                reply(|reply| shared.file.load().claim_then(self.limit(), now, until, max, reply)).await?
+            }
+            Storage::Redis(remote) => remote.queue.claim(now, keep, max).await?.claimed,
+        })
     }
 
-    /// Ends an attempt of a message, which can then be seen until `keep_until` if it ends with it.
+    /// Says of each attempt whether it is still this process's. Whoever does not say so in time loses it.
     ///
     /// # Errors
     /// If the storage cannot be written.
-    pub async fn end(
-        &self,
-        attempt: (Id, u32),
-        end: End,
-        now: u64,
-        keep_until: u64,
-    ) -> Result<bool, QueueError> {
-        let file = self.file();
-        let ended = reply(|reply| file.end_then(attempt, end, now, keep_until, reply)).await;
-        self.wake.notify_one();
-        ended
+    pub async fn renew(&self, attempts: &[(Id, u32)]) -> Result<Vec<bool>, QueueError> {
+        match &self.storage {
+            Storage::File(_) => Ok(vec![true; attempts.len()]),
+            Storage::Redis(remote) => Ok(remote.queue.renew(attempts).await?),
+        }
     }
 
-    /// Cancels a message of this owner that waits. It can be seen until `keep_until`.
+    /// Ends an attempt. Returns whether it was still in progress.
+    ///
+    /// # Errors
+    /// If the storage cannot be written.
+    pub async fn end(&self, attempt: (Id, u32), end: End, now: u64, keep: u64) -> Result<bool, QueueError> {
+        let until = now.saturating_add(keep);
+        let ended = match &self.storage {
+            Storage::File(shared) => {
+                reply(|reply| shared.file.load().end_then(attempt, end, now, until, reply)).await?
+            }
+            Storage::Redis(remote) => remote.queue.end(attempt.0, attempt.1, &end, now, keep).await?,
+        };
+        self.wake.notify_one();
+        Ok(ended)
+    }
+
+    /// Cancels a message of this owner that waits.
     ///
     /// # Errors
     /// If the storage cannot be written.
@@ -65,74 +88,130 @@ impl QueueState {
         id: Id,
         owner: [u8; 32],
         now: u64,
-        keep_until: u64,
+        keep: u64,
     ) -> Result<Cancelled, QueueError> {
-        self.blocking(move |file, _| file.cancel(id, owner, now, keep_until)).await
+        match &self.storage {
+            Storage::File(shared) => {
+                blocking(shared, move |file| file.cancel(id, owner, now, now.saturating_add(keep))).await
+            }
+            Storage::Redis(remote) => Ok(remote.queue.cancel(id, &owner, keep).await?),
+        }
     }
 
     /// The message of this name, of any queue in the same storage.
     ///
     /// # Errors
     /// If the storage cannot be read.
-    pub async fn get(&self, id: Id) -> Result<Option<Entry>, QueueError> {
-        self.blocking(move |file, _| file.get(id)).await
+    pub async fn get(&self, id: Id, now: u64) -> Result<Option<Entry>, QueueError> {
+        match &self.storage {
+            Storage::File(shared) => blocking(shared, move |file| file.get(id)).await,
+            Storage::Redis(remote) => Ok(remote.queue.get(id, now).await?),
+        }
     }
 
     /// A page of the dead letters, or of the messages that have not ended: those whose number is above `after`.
     ///
     /// # Errors
     /// If the storage cannot be read.
-    pub async fn list(&self, failed: bool, after: u64, max: usize) -> Result<Vec<Entry>, QueueError> {
-        self.blocking(move |file, limit| file.list(limit, failed, after, max)).await
+    pub async fn list(
+        &self,
+        failed: bool,
+        after: u64,
+        max: usize,
+        now: u64,
+    ) -> Result<Vec<Entry>, QueueError> {
+        match &self.storage {
+            Storage::File(shared) => {
+                let limit = self.limit().to_owned();
+                blocking(shared, move |file| file.list(&limit, failed, after, max)).await
+            }
+            Storage::Redis(remote) => Ok(remote.queue.list(failed, after, max, now).await?),
+        }
     }
 
-    /// Whether messages of this key have to be delivered before a new one.
+    /// Whether messages of this key have to be delivered before a new one: one is due, or with `in_order` one has not ended.
     ///
     /// # Errors
     /// If the storage cannot be read.
     pub async fn has_backlog(&self, key: [u8; 32], in_order: bool, now: u64) -> Result<bool, QueueError> {
-        self.blocking(move |file, limit| file.has_backlog(limit, &key, in_order, now)).await
+        match &self.storage {
+            Storage::File(shared) => {
+                let limit = self.limit().to_owned();
+                blocking(shared, move |file| file.has_backlog(&limit, &key, in_order, now)).await
+            }
+            Storage::Redis(remote) => Ok(remote.queue.has_backlog(&key, in_order).await?),
+        }
     }
 
     /// When the next message may be due, 0 if one may be now; `None` if none waits.
     ///
     /// # Errors
     /// If the storage cannot be read.
-    pub async fn next_due(&self) -> Result<Option<u64>, QueueError> {
-        self.blocking(move |file, limit| file.next_due(limit)).await
+    pub async fn next_due(&self, now: u64) -> Result<Option<u64>, QueueError> {
+        match &self.storage {
+            Storage::File(shared) => {
+                let limit = self.limit().to_owned();
+                blocking(shared, move |file| file.next_due(&limit)).await
+            }
+            Storage::Redis(remote) => {
+                let next = remote.queue.claim(now, 0, 0).await?.next_due;
+                Ok(next.map(|next| now.saturating_add(next)))
+            }
+        }
     }
 
     /// Ends messages whose time is over, removes those that are to be forgotten, and reads the figures.
     ///
     /// # Errors
     /// If the storage cannot be read or written.
-    pub async fn care(self: &Arc<Self>, now: u64, keep_until: u64) -> Result<Figures, QueueError> {
-        let state = Arc::clone(self);
-        self.blocking(move |file, _| {
-            while file.expire(now, keep_until, MAX_EXPIRED)? >= MAX_EXPIRED as u64 {}
-            state.read_figures()
-        })
-        .await
+    pub async fn care(&self, now: u64, keep: u64) -> Result<Figures, QueueError> {
+        match &self.storage {
+            Storage::File(shared) => {
+                let until = now.saturating_add(keep);
+                let expire = move |file: &QueueFile| {
+                    while file.expire(now, until, MAX_EXPIRED)? >= MAX_EXPIRED as u64 {}
+                    Ok(())
+                };
+                blocking(shared, expire).await?;
+            }
+            Storage::Redis(remote) => {
+                while remote.queue.expire(keep, MAX_EXPIRED).await? >= MAX_EXPIRED as u64 {}
+            }
+        }
+        self.figures(now).await
     }
 
     /// Reads the figures.
     ///
     /// # Errors
     /// If the storage cannot be read.
-    pub async fn figures(self: &Arc<Self>) -> Result<Figures, QueueError> {
-        let state = Arc::clone(self);
-        self.blocking(move |_, _| state.read_figures()).await
+    pub async fn figures(&self, now: u64) -> Result<Figures, QueueError> {
+        let accepted = self.accepted();
+        let figures = match &self.storage {
+            Storage::File(shared) => {
+                let limit = self.limit().to_owned();
+                blocking(shared, move |file| figures_of(file, &limit)).await?
+            }
+            Storage::Redis(remote) => remote.queue.figures(now).await?,
+        };
+        self.set_figures(figures, accepted);
+        Ok(figures)
     }
 
-    /// Queues dead letters again until `expires`. Returns how many there were.
+    /// Queues dead letters again for `ttl` milliseconds. Returns how many there were.
     ///
     /// # Errors
     /// If the storage cannot be written.
-    pub async fn retry(&self, which: DeadLetters, now: u64, expires: u64) -> Result<u64, QueueError> {
+    pub async fn retry(&self, which: DeadLetters, now: u64, ttl: u64) -> Result<u64, QueueError> {
         self.begin_accept();
-        let count = self.blocking(move |file, _| file.retry(which, now, expires)).await;
+        let count = match &self.storage {
+            Storage::File(shared) => {
+                blocking(shared, move |file| file.retry(which, now, now.saturating_add(ttl))).await?
+            }
+            Storage::Redis(remote) => remote.queue.retry(&which, ttl).await?,
+        };
         self.wake.notify_one();
-        count
+        Ok(count)
     }
 
     /// Removes dead letters. Returns how many there were.
@@ -140,24 +219,34 @@ impl QueueState {
     /// # Errors
     /// If the storage cannot be written.
     pub async fn drop_failed(&self, which: DeadLetters) -> Result<u64, QueueError> {
-        self.blocking(move |file, _| file.drop_failed(which)).await
+        match &self.storage {
+            Storage::File(shared) => blocking(shared, move |file| file.drop_failed(which)).await,
+            Storage::Redis(remote) => Ok(remote.queue.drop_failed(&which).await?),
+        }
     }
+}
 
-    async fn blocking<T: Send + 'static>(
-        &self,
-        call: impl FnOnce(&QueueFile, &str) -> Result<T, QueueError> + Send + 'static,
-    ) -> Result<T, QueueError> {
-        let (file, limit) = (self.file(), self.limit().to_owned());
-        let done = spawn_blocking(move || call(&file, &limit));
-        done.await.unwrap_or_else(|error| Err(QueueError::Storage(error.to_string())))
-    }
+/// The figures of the queue of a limit.
+pub(super) fn figures_of(file: &QueueFile, limit: &str) -> FileResult<Figures> {
+    let figures = file.figures()?.into_iter().find(|(of, _)| of == limit);
+    Ok(figures.map(|(_, figures)| figures).unwrap_or_default())
+}
+
+async fn blocking<T: Send + 'static>(
+    shared: &Arc<SharedFile>,
+    call: impl FnOnce(&QueueFile) -> FileResult<T> + Send + 'static,
+) -> Result<T, QueueError> {
+    let file = shared.file.load_full();
+    let done = spawn_blocking(move || call(&file));
+    let done = done.await.map_err(|error| QueueError::Internal(error.to_string()))?;
+    Ok(done?)
 }
 
 /// Makes a call that replies later.
 async fn reply<T: Send + 'static>(
-    call: impl FnOnce(Box<dyn FnOnce(Result<T, QueueError>) + Send>) -> Result<(), QueueError>,
-) -> Result<T, QueueError> {
+    call: impl FnOnce(Box<dyn FnOnce(FileResult<T>) + Send>) -> FileResult<()>,
+) -> FileResult<T> {
     let (sender, receiver) = oneshot::channel();
     call(Box::new(move |outcome| _ = sender.send(outcome)))?;
-    receiver.await.unwrap_or_else(|_| Err(QueueError::failed()))
+    receiver.await.unwrap_or_else(|_| Err(sluicegate_queue_sqlite::QueueError::failed()))
 }

@@ -10,7 +10,7 @@ use sluicegate_limiter::{Span, Time};
 
 use super::disposition::Admitted;
 use super::matching::{Matching, Step};
-use super::pipeline::{act, finish, match_waiting};
+use super::pipeline::{finish, match_waiting, respond};
 use crate::queue::{StoredAnswer, characters};
 use crate::request::{RequestContext, Services};
 use sluicegate_auth::Answers;
@@ -96,7 +96,14 @@ impl Delivery<'_> {
         decided(None);
         let body = &mut Some(if body.is_empty() { RequestBody::None } else { RequestBody::Stored(body) });
         let answered = {
-            let answering = std::pin::pin!(act(&view, &mut context, admitted, &mut head, body));
+            let answering = std::pin::pin!(respond(
+                &view,
+                connection,
+                &mut context,
+                &mut head,
+                body,
+                Some(Box::new(admitted))
+            ));
             connection.deadline.within_total(&connection.worker.deadlines, answering).await
         };
         let Some(response) = answered else {

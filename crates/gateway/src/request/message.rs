@@ -150,7 +150,10 @@ fn stored(accepted: &Acceptance<'_, '_, '_>) -> Result<StoredRequest, &'static s
         tls: connection.tls.as_deref().map(certificate),
         identity: StoredIdentity::of(&matched.identity),
         keys,
-        sealed: sealed.encode(queue.state.seal())?,
+        sealed: match queue.state.seal() {
+            Some(seal) => sealed.encode(seal)?,
+            None => None,
+        },
         body: body.clone(),
     })
 }

@@ -98,7 +98,7 @@ pub fn serve<'r>(
         let mut context = RequestContext::new(connection, deadline, &view, now, Some(head));
         let answered = {
             // The total timeout holds for everything that is awaited in there.
-            let answering = pin!(respond(&view, connection, &mut context, head, body));
+            let answering = pin!(respond(&view, connection, &mut context, head, body, None));
             deadline.within_total(&connection.worker.deadlines, answering).await
         };
         let response = answered.unwrap_or_else(|| context.refuse(LocalError::TimedOut).with_body());
@@ -109,40 +109,28 @@ pub fn serve<'r>(
     }
 }
 
-/// Decides on a request, and forwards or answers it. Takes `body` out only if it is forwarded.
+/// Decides on a request, unless it is `admitted` already, and forwards or answers it. Takes `body` out only if it is forwarded
+/// or queued.
 #[expect(clippy::manual_async_fn, reason = "an async fn holds its arguments twice (decision 26)")]
-fn respond<'r>(
+pub(super) fn respond<'r>(
     view: &'r View,
     connection: &'r Connection,
     context: &'r mut RequestContext,
     head: &'r mut RequestHead,
     body: &'r mut Option<RequestBody>,
+    admitted: Option<Box<Admitted<'r>>>,
 ) -> impl Future<Output = sluicegate_upstream::Response> + 'r {
     async move {
         // Everything that does not wait is in functions of its own, whose locals are not memory of this future, and other futures
         // are boxed: a box of at most 1 KiB is allocated fast (decision 26).
-        let disposition = match decide(view, connection, context, head) {
+        let disposition = match admitted.map_or_else(|| decide(view, connection, context, head), decided) {
             Ok(disposition) => disposition,
             Err(undecided) => boxed_future(|| decide_waiting(view, *undecided, context, body)).await,
         };
-        match disposition.admitted() {
-            Ok(admitted) => act(view, context, admitted, head, body).await,
-            Err(response) => response.with_body(),
-        }
-    }
-}
-
-/// Carries out the action of the route of a request that its limits admit, at the time at which they admit it. Takes `body`
-/// out only if it is forwarded.
-#[expect(clippy::manual_async_fn, reason = "an async fn holds its arguments twice (decision 26)")]
-pub(super) fn act<'r>(
-    view: &'r View,
-    context: &'r mut RequestContext,
-    mut admitted: Admitted<'r>,
-    head: &'r mut RequestHead,
-    body: &'r mut Option<RequestBody>,
-) -> impl Future<Output = sluicegate_upstream::Response> + 'r {
-    async move {
+        let mut admitted = match disposition.admitted() {
+            Ok(admitted) => admitted,
+            Err(response) => return response.with_body(),
+        };
         if !admitted.delay.is_zero() {
             boxed_future(|| context.wait_for_turn()).await;
         }
@@ -210,6 +198,11 @@ pub(super) fn act<'r>(
         }
         response
     }
+}
+
+/// The disposition of a request that is admitted already.
+fn decided<'s, 'r>(admitted: Box<Admitted<'s>>) -> Result<Disposition<'s>, Box<Undecided<'s, 'r>>> {
+    Ok(Disposition::Admitted(*admitted))
 }
 
 /// Gives the head of a request the target that the route says, and removes the credentials that the upstream must not see.

@@ -41,7 +41,7 @@ pub(super) async fn answer(view: &View, context: &RequestContext, request: Reque
     }
     let id = head.target.path().strip_prefix(QUEUE_PATH).and_then(|id| id.parse::<Id>().ok());
     let Some(id) = id else { return context.refuse(LocalError::NotQueued) };
-    let found = match find(view, id).await {
+    let found = match find(view, context, id).await {
         Ok(found) => found,
         Err(_) => return context.refuse(LocalError::QueueAway),
     };
@@ -60,7 +60,7 @@ pub(super) async fn answer(view: &View, context: &RequestContext, request: Reque
         return describe(&entry, limit, now);
     }
     let (now_millis, keep) = (millis(now), u64::try_from(queue.config.keep.as_millis()).unwrap_or(u64::MAX));
-    match queue.state.cancel(id, asking, now_millis, now_millis.saturating_add(keep)).await {
+    match queue.state.cancel(id, asking, now_millis, keep).await {
         Ok(Cancelled::Done) => {
             let ended = Some(now_millis);
             describe(&Entry { state: State::Cancelled, ahead: 0, ended, ..entry }, limit, now)
@@ -76,10 +76,14 @@ pub(super) async fn answer(view: &View, context: &RequestContext, request: Reque
 }
 
 /// The queue and the request of this name, if there is one.
-async fn find(view: &View, id: Id) -> Result<Option<(Arc<Queue>, Entry)>, QueueError> {
+async fn find(
+    view: &View,
+    context: &RequestContext,
+    id: Id,
+) -> Result<Option<(Arc<Queue>, Entry)>, QueueError> {
     let Some(queues) = &view.snapshot.queues else { return Ok(None) };
-    for queue in queues.files() {
-        if let Some(entry) = queue.state.get(id).await? {
+    for queue in queues.storages() {
+        if let Some(entry) = queue.state.get(id, millis(context.now())).await? {
             return Ok(queues.named(&entry.limit).map(|queue| (Arc::clone(queue), entry)));
         }
     }

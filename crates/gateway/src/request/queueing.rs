@@ -63,7 +63,7 @@ impl<'v> Queueing<'v> {
     /// Whether more than the limits has to be asked: requests may wait already, or the client says how long it waits.
     pub(super) fn comes_first(&self, selection: &LimitSelection<'_>) -> bool {
         let mut queues = selection.selected.iter().filter_map(|one| self.queue(one));
-        self.prefer.patience().is_some() || queues.any(|queue| !queue.state.is_empty())
+        self.prefer.patience().is_some() || queues.any(|queue| !queue.is_empty())
     }
 
     /// Whether all limits that refuse may queue the request.
@@ -88,7 +88,7 @@ impl<'v> Queueing<'v> {
     /// A limit whose earlier requests with the same key have to be delivered before this one.
     async fn behind(&self, selection: &LimitSelection<'_>, now: Time) -> Option<usize> {
         for (at, one) in selection.selected.iter().enumerate() {
-            let Some(queue) = self.queue(one).filter(|queue| !queue.state.is_empty()) else { continue };
+            let Some(queue) = self.queue(one).filter(|queue| !queue.is_empty()) else { continue };
             let (key, ordered) = (sha256(&one.ask.text), queue.config.ordered);
             if let Ok(true) = queue.state.has_backlog(key, ordered, millis(now)).await {
                 return Some(at);
@@ -190,7 +190,7 @@ impl<'v> Queueing<'v> {
         let accepted = Acceptance { view, connection, matching, matched, queue, at, request_id, body };
         let message = match message(&accepted) {
             Ok(message) => message,
-            Err(why) => return Ok(away(context, queue, &QueueError::Storage(why.to_owned()))),
+            Err(why) => return Ok(away(context, queue, &QueueError::Internal(why.to_owned()))),
         };
         Ok(match queue.state.accept(message, bounds).await {
             Ok(Ok(stored)) => {
@@ -258,7 +258,7 @@ impl<'v> Queueing<'v> {
 #[cold]
 fn away(context: &RequestContext, queue: &Queue, error: &QueueError) -> LocalResponse {
     queue.state.counts.count(QueueEvent::Error);
-    if *error != QueueError::Released && *error != QueueError::Busy {
+    if !error.is_handed_over() && !error.is_busy() {
         queue.state.warn(millis(context.now()), &format!("cannot be queued: {error}"));
     }
     context.refuse(LocalError::QueueAway)

@@ -67,7 +67,10 @@ fn entries(limit: &Arc<Limit>) -> u64 {
 /// Opens what a configuration names; `before` is what the one before had. Blocks.
 pub(super) fn open(config: &Config, before: &Opened, clock: Clock) -> Result<Opened, String> {
     let rules = config.rules.as_ref().map(|rules| Rules::open(rules, clock, before.rules.as_ref()));
-    Ok(Opened { rules: rules.transpose()?, queues: Some(Queues::open(config, before.queues.as_deref())?) })
+    Ok(Opened {
+        rules: rules.transpose()?,
+        queues: Some(Queues::open(config, before.queues.as_deref(), clock)?),
+    })
 }
 
 /// Waits briefly for the addresses of new servers to be resolved.
