@@ -258,6 +258,7 @@ fn replay(
         unreadable: totals.unreadable,
         outcomes: [totals.admitted, totals.refused, totals.unmatched],
         delayed: totals.delayed,
+        queued: totals.queued,
         assumptions: arrivals.assumptions(),
         suggestions,
         trust: {
@@ -357,7 +358,8 @@ impl Judge<'_> {
         let row = self.replay.decide(request);
         match row.outcome {
             Outcome::Admitted => self.totals.admitted += 1,
-            Outcome::Refused | Outcome::Queued => self.totals.refused += 1,
+            Outcome::Refused => self.totals.refused += 1,
+            Outcome::Queued => self.totals.queued += 1,
             Outcome::Unmatched => self.totals.unmatched += 1,
         }
         self.totals.delayed += u64::from(!row.delay.is_zero());

@@ -7,6 +7,8 @@ pub struct LimitCount {
     pub admitted: u64,
     /// Requests that it refused.
     pub refused: u64,
+    /// Requests that were put into its queue.
+    pub queued: u64,
     /// Requests that it would have refused.
     pub shadow_refused: u64,
     /// Requests that its candidate would have refused.

@@ -9,6 +9,7 @@ mod ending;
 mod formats;
 mod limit_count;
 mod log_file;
+mod queues;
 mod recording;
 mod report;
 mod row;

@@ -41,6 +41,8 @@ pub struct Input<'a> {
     pub outcomes: [u64; 3],
     /// Admitted requests that would have waited.
     pub delayed: u64,
+    /// Requests that would have been queued.
+    pub queued: u64,
     /// What was assumed of the logs.
     pub assumptions: Vec<String>,
     /// Whether the result can be trusted.
@@ -72,6 +74,7 @@ impl Input<'_> {
                 "quota": quota(&limit.config.quota),
                 "admitted": count.admitted,
                 "refused": count.refused,
+                "queued": count.queued,
                 "shadow_refused": count.shadow_refused,
                 "candidate_refused": count.candidate_refused,
             });
@@ -96,6 +99,7 @@ impl Input<'_> {
             "admitted": admitted,
             "refused": refused,
             "delayed": self.delayed,
+            "queued": self.queued,
             "from": from,
             "to": from + step * steps as u64,
             "step": step,

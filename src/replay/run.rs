@@ -14,6 +14,7 @@ use super::answered::Answered;
 use super::compare::Comparison;
 use super::ending::Ending;
 use super::limit_count::LimitCount;
+use super::queues::Queues;
 use super::recording::Recording;
 use super::row::Row;
 use super::statistics::Statistics;
@@ -27,6 +28,7 @@ use sluicegate_gateway::limit::{self, Decided, DecidedLimit, Decision, Limit, Se
 use sluicegate_gateway::request::early_reject::EarlyReject;
 use sluicegate_gateway::request::limit_selection::{LimitSelection, SkipReason};
 use sluicegate_gateway::request::matching::{Matching, Step};
+use sluicegate_gateway::request::queued_by;
 use sluicegate_gateway::request::verdict::Matched;
 use sluicegate_gateway::snapshot::Snapshot;
 use sluicegate_observe::access_log::Outcome;
@@ -54,6 +56,8 @@ pub struct Replay<'s> {
     pub trust: Trust,
     /// What limits were asked, if rates are to be suggested.
     pub(super) recording: Option<Recording<'s>>,
+    /// What waits in the queues of limits.
+    queues: Queues,
 }
 
 impl<'s> Replay<'s> {
@@ -71,6 +75,7 @@ impl<'s> Replay<'s> {
             unmatched: Unmatched::default(),
             trust: Trust::default(),
             recording: None,
+            queues: Queues::default(),
         }
     }
 
@@ -114,8 +119,8 @@ impl<'s> Replay<'s> {
         if let Some(statistics) = &mut self.statistics {
             statistics.traffic.add(self.now, 0, 1);
             match row.outcome {
-                Outcome::Admitted => {}
-                Outcome::Refused | Outcome::Queued => statistics.traffic.add(self.now, 1, 1),
+                Outcome::Admitted | Outcome::Queued => {}
+                Outcome::Refused => statistics.traffic.add(self.now, 1, 1),
                 Outcome::Unmatched => statistics.traffic.add(self.now, 2, 1),
             }
         }
@@ -226,7 +231,26 @@ impl<'s> Replay<'s> {
             count.without_key += u64::from(matches!(why, SkipReason::NoKey | SkipReason::WouldDeny));
             count.shadow_refused += u64::from(*why == SkipReason::WouldDeny);
         }
+        if let Some(at) = self.queues.deliver(&selection.selected, self.now) {
+            let one = &selection.selected[at];
+            if one.limit.config.queue.as_ref().is_some_and(|queue| queue.accepts_all) {
+                self.queues.push(one, self.now);
+                self.counts[one.index].queued += 1;
+                return Row {
+                    outcome: Outcome::Queued,
+                    route: Some(&matched.route.name),
+                    limit: Some(one.limit.config.name.as_str()),
+                    remaining: Some(0),
+                    key: one.ask.text.clone(),
+                    ..Row::unmatched(client)
+                };
+            }
+        }
         let mut decision = selection.decide(self.now, false);
+        let decided = Decided { selected: &selection.selected, decision: &decision };
+        if let Some(place) = queued_by(decided, &request.parts) {
+            self.queues.push(&selection.selected[place.at], self.now);
+        }
         let answered = Answered::new(self.snapshot, request, status);
         if let Some(recording) = &mut self.recording {
             recording.add(self.snapshot, (&selection.selected, self.now), request, status);
@@ -253,6 +277,7 @@ impl<'s> Replay<'s> {
     ) -> Row<'s> {
         let decided = Decided { selected: &selection.selected, decision };
         let (mut shadow, mut candidate) = (Vec::new(), Vec::new());
+        let is_queued = queued_by(decided, &request.parts).is_some();
         for one in decided.iter() {
             let SelectedLimit { limit, index, candidate: is_candidate, .. } = *one.selected;
             let count = &mut self.counts[index];
@@ -265,6 +290,7 @@ impl<'s> Replay<'s> {
                     count.shadow_refused += 1;
                     shadow.push(limit.config.name.as_str());
                 }
+                LimitOutcome::Refused if is_queued => count.queued += 1,
                 LimitOutcome::Refused => count.refused += 1,
                 _ => count.admitted += u64::from(decision.admitted && !is_candidate),
             }
@@ -274,7 +300,11 @@ impl<'s> Replay<'s> {
         let reported = reported.map(|at| decided.at(at));
         let refused = reported.filter(|_| !decision.admitted);
         let row = Row {
-            outcome: if decision.admitted { Outcome::Admitted } else { Outcome::Refused },
+            outcome: match (decision.admitted, is_queued) {
+                (true, _) => Outcome::Admitted,
+                (false, true) => Outcome::Queued,
+                (false, false) => Outcome::Refused,
+            },
             route: Some(&matched.route.name),
             limit: reported.map(|one| one.selected.limit.config.name.as_str()),
             remaining: reported.map(|one| one.verdict.usage.remaining),

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::harness::{Gateway, RedisServer, Response, Setup, Upstream, sleep, until};
+use crate::harness::folder::outcomes;
+use crate::harness::{Folder, Gateway, RedisServer, Response, Setup, Upstream, sleep, until};
 use std::time::Duration;
 
 /// A gateway with a limit `l` before an upstream. `{store}` in the text of the limit is left out.
@@ -249,4 +250,39 @@ fn upgrades_and_grpc_are_not_queued() {
     let grpc = gateway.ask("POST", "/", &[("Content-Type", "application/grpc"), ("Content-Length", "0")]);
     assert_eq!((grpc.status, grpc.header("grpc-status")), (200, Some("8")));
     assert_eq!(gateway.get("/").status, 202);
+}
+
+/// An explanation says that a request would be queued; a replay counts what would be, and what waits behind it.
+#[test]
+fn explanations_and_replays_know_queues() {
+    let upstream = Upstream::echoing();
+    let limit = "key: global, rate: 1/h, accept: 202, queue: {file: queue.db}";
+    let gateway = before(&upstream, "", limit);
+    let explained = || gateway.admin_get("/explain?method=POST&url=/").json();
+    assert_eq!(explained()["outcome"], "admitted");
+    assert_eq!(post(&gateway, "/", &[], b"").status, 200);
+    let queued = explained();
+    assert_eq!(
+        (&queued["outcome"], &queued["status"], &queued["limit"]),
+        (&"queued".into(), &202.into(), &"l".into())
+    );
+    let at = |second: u64| {
+        format!("10.0.0.1 - - [10/Oct/2026:13:55:{second:02} +0000] \"POST / HTTP/1.1\" 200 5 \"-\" \"-\"\n")
+    };
+    let log: String = [0, 0, 0, 0, 2, 3, 9].map(at).concat();
+    let rules = format!(
+        "listen: [127.0.0.1:8080]\nlimits: {{l: {{key: global, rate: 1/s, burst: 1, accept: 202, queue: {{file: q.db}}}}}}\n\
+         routes: [{{name: a, respond: {{status: 200}}, limits: [l]}}]\n"
+    );
+    let folder = Folder::with(&[("gateway.yaml", &rules), ("access.log", &log)]);
+    // Of the three that wait, two are delivered by the second 2, all by the second 4, when the one of second 3 follows.
+    let expected = ["admitted", "queued", "queued", "queued", "queued", "queued", "admitted"];
+    assert_eq!(outcomes(&folder.decisions("access.log")), expected);
+    let output = folder.run(&["replay", "access.log", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&report["admitted"], &report["queued"], &report["refused"]),
+        (&2.into(), &5.into(), &0.into())
+    );
+    assert!(!folder.path("q.db").exists(), "a replay writes nothing");
 }

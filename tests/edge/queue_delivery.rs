@@ -186,6 +186,28 @@ fn the_identity_is_kept_and_the_credential_is_not() {
     }
 }
 
+/// With `keep_credentials` the upstream sees the credential, and the file does not show it.
+#[test]
+fn credentials_are_kept_encrypted() {
+    let upstream = Upstream::echoing();
+    let limit = QUEUE.replace("20/s", "2/s").replace("queue.db", "queue.db, keep_credentials: true");
+    let gateway = before(&upstream, "", &limit);
+    let headers = [("Authorization", "Bearer secret-of-acme-123"), ("X-Api-Key", "other-secret-456")];
+    assert_eq!(post(&gateway, "/?access_token=third-secret-789", &headers, b"").status, 200);
+    let at = location(&post(&gateway, "/?access_token=third-secret-789", &headers, b"x"));
+    for name in ["queue.db", "queue.db-wal"] {
+        let bytes = std::fs::read(gateway.path(name)).unwrap_or_default();
+        for secret in ["secret-of-acme", "other-secret", "third-secret"] {
+            assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "{secret} in {name}");
+        }
+    }
+    outcome(&gateway, &at, &headers, "delivered");
+    let seen = upstream.last();
+    assert_eq!(seen.head.one("authorization"), Some("Bearer secret-of-acme-123"));
+    assert_eq!(seen.head.one("x-api-key"), Some("other-secret-456"));
+    assert_eq!(seen.target, "/?access_token=third-secret-789");
+}
+
 fn seen_first(upstream: &Upstream) -> crate::harness::Seen {
     upstream.seen().remove(0)
 }
@@ -216,6 +238,41 @@ fn reloads_lose_nothing() {
     gateway.reload(&yaml.replace("1/h", "50/s"));
     assert_eq!(gateway.admin_post("/queues/l/retry", "{\"all\": true}").json()["changed"], 3);
     all.iter().for_each(|at| _ = outcome(&gateway, at, &[], "delivered"));
+}
+
+/// A rate that is raised, for one key or all, applies to what waits already.
+#[test]
+fn a_raised_rate_applies_to_what_waits() {
+    let upstream = Upstream::echoing();
+    for key in ["global", "ip"] {
+        let yaml = file("", &QUEUE.replace("global", key).replace("20/s", "1/h"));
+        let gateway = Setup::default().upstream(&upstream).start(&yaml);
+        assert_eq!(post(&gateway, "/", &[], b"").status, 200);
+        let at = location(&post(&gateway, "/", &[], b"x"));
+        sleep(Duration::from_millis(300));
+        gateway.reload(&yaml.replace("1/h", "10/s"));
+        outcome(&gateway, &at, &[], "delivered");
+    }
+}
+
+/// A limit that does not depend on who asks queues requests of known consumers, too.
+#[test]
+fn a_limit_of_all_queues_what_consumers_send() {
+    let upstream = Upstream::echoing();
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, b"secret-of-acme-123");
+    let digest: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let gateway = Setup::default()
+        .upstream(&upstream)
+        .file("consumers.yaml", &format!("- {{name: acme, key: \"sha256:{digest}\"}}\n"))
+        .start(&file(
+            "auth: {api_key: {consumers: consumers.yaml, required: true}}",
+            &QUEUE.replace("20/s", "2/s"),
+        ));
+    let key = [("X-Api-Key", "secret-of-acme-123")];
+    assert_eq!(post(&gateway, "/", &key, b"").status, 200);
+    let at = location(&post(&gateway, "/", &key, b"x"));
+    assert_eq!(post(&gateway, "/", &[], b"x").status, 429, "nobody queues without a key");
+    outcome(&gateway, &at, &key, "delivered");
 }
 
 /// A gateway that is killed loses nothing that it has accepted, and sends nothing twice under another key.

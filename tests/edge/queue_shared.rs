@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::queue::{file, location, outcome, post};
 use crate::harness::faults::{Random, setting};
 use crate::harness::redis::RedisSetup;
-use crate::harness::{Gateway, RedisServer, Setup, Upstream, deadline, sleep, until};
+use crate::harness::{Gateway, RedisServer, Sentinels, Setup, Upstream, deadline, sleep, until};
 
 /// A server that has on disk what it has answered.
 fn durable() -> RedisSetup {
@@ -188,4 +188,34 @@ fn killed_gateways_and_a_killed_redis_lose_nothing() {
     assert_eq!(twice.load(Ordering::SeqCst), 0, "no message is sent twice at a time");
     let queues = gateways[0].admin_get("/queues").json();
     assert_eq!((&queues[0]["length"], &queues[0]["dead_letters"]), (&0.into(), &0.into()));
+}
+
+/// The master of Redis dies, and its replica takes over: a request is answered 202 only when the replica has it.
+#[test]
+fn a_failover_loses_nothing() {
+    let mut sentinels = Sentinels::start(3);
+    for server in &mut sentinels.servers {
+        server.configure("appendonly", &["yes"]);
+        server.configure("appendfsync", &["always"]);
+    }
+    let upstream = Upstream::echoing();
+    let limit = "key: ip, rate: 20/s, burst: 1, scope: local, accept: 202, queue: {redis: {}}";
+    let gateway = Setup::default().upstream(&upstream).start(&file(&sentinels.store(), limit));
+    ready(&gateway);
+    let send = |number: usize| {
+        let body = format!("{number}");
+        let answer = post(&gateway, "/", &[], body.as_bytes());
+        (answer.status == 202).then(|| (location(&answer), body))
+    };
+    let mut accepted: Vec<_> = (0..60).filter_map(send).collect();
+    sentinels.fail_over();
+    until("requests are accepted again", || {
+        let one = send(60)?;
+        accepted.push(one);
+        Some(())
+    });
+    assert!(accepted.len() > 20, "{}", accepted.len());
+    for (at, body) in &accepted {
+        assert_eq!(outcome(&gateway, at, &[], "delivered")["answer"]["body"], *body);
+    }
 }

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::durability::Durability;
 use crate::error::RedisQueueError;
 use crate::reply::{Items, hex, number};
-use crate::scripts::{ACCEPT, BACKLOG, CANCEL, CLAIM, DEAD, END, EXPIRE, FIGURES, LIST, RENEW};
+use crate::scripts::{ACCEPT, BACKLOG, CANCEL, CLAIM, DEAD, END, EXPIRE, FIGURES, LIST, RENEW, WAKE};
 
 /// How long a claim holds that is not renewed.
 pub const LEASE: Duration = Duration::from_secs(15);
@@ -210,6 +210,14 @@ impl RedisQueue {
         let arguments =
             |call: &mut Cmd| _ = call.arg(&id).arg(attempt).arg(what).arg(text).arg(pause).arg(keep);
         Ok(number(&self.write(&END, arguments).await?)? == 1)
+    }
+
+    /// Lets at most `max` consumers that are paused have a turn again. Returns how many there were.
+    ///
+    /// # Errors
+    /// If Redis does not answer.
+    pub async fn wake(&self, max: usize) -> Result<u64> {
+        number(&self.read(&WAKE, |call| _ = call.arg(max)).await?)
     }
 
     /// Cancels a message of this owner that waits.

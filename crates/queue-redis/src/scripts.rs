@@ -22,6 +22,7 @@ scripts! {
     FIGURES "figures.lua",
     LIST "list.lua",
     RENEW "renew.lua",
+    WAKE "wake.lua",
 }
 
 fn script(own: &str) -> Script {

@@ -142,6 +142,14 @@ impl Transaction<'_> {
         Ok(())
     }
 
+    /// Lets the consumers of a queue that are paused have a turn again. Returns how many there were.
+    pub(crate) fn wake(&mut self, limit: &str) -> rusqlite::Result<u64> {
+        let sql = "UPDATE flows SET ready = 1, paused = 0 WHERE lim = ?1 AND ready = 0 AND paused = 1";
+        let woken = self.connection.execute(sql, [limit])?;
+        self.has_changed |= woken > 0;
+        Ok(woken as u64)
+    }
+
     /// Has messages tried again whose attempt a process took along that has ended. Their attempts count.
     pub(crate) fn recover(&mut self) -> rusqlite::Result<u64> {
         let names = self.names("SELECT id FROM messages WHERE state = 2 ORDER BY number", ())?;

@@ -13,6 +13,7 @@ pub(crate) enum Change {
     Expire { times: Times, max: usize },
     Retry { which: DeadLetters, now: u64, expires: u64 },
     Drop(DeadLetters),
+    Wake(String),
     Recover,
 }
 

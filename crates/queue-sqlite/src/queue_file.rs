@@ -160,6 +160,14 @@ impl QueueFile {
         self.count(Change::Drop(which))
     }
 
+    /// Lets the consumers of a queue that are paused have a turn again. Returns how many there were.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn wake(&self, limit: &str) -> Result<u64, QueueError> {
+        self.count(Change::Wake(limit.to_owned()))
+    }
+
     /// The message of this name, also for a while after it has ended.
     ///
     /// # Errors

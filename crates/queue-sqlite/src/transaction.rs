@@ -79,6 +79,7 @@ impl Transaction<'_> {
             Change::Expire { times, max } => self.expire(*times, *max).map(Answer::Count),
             Change::Retry { which, now, expires } => self.retry(which, *now, *expires).map(Answer::Count),
             Change::Drop(which) => self.drop_failed(which).map(Answer::Count),
+            Change::Wake(limit) => self.wake(limit).map(Answer::Count),
             Change::Recover => self.recover().map(Answer::Count),
         }
     }

@@ -24,6 +24,7 @@ pub(super) struct Totals {
     pub(super) refused: u64,
     pub(super) unmatched: u64,
     pub(super) delayed: u64,
+    pub(super) queued: u64,
     /// The lines that were read.
     pub(super) lines: u64,
     pub(super) unreadable: u64,
@@ -113,7 +114,7 @@ pub(super) fn of_unmatched(
 
 impl Totals {
     pub(super) fn decided(&self) -> u64 {
-        self.admitted + self.refused + self.unmatched
+        self.admitted + self.queued + self.refused + self.unmatched
     }
 
     pub(super) fn unreadable(&mut self, line: String) {
@@ -137,6 +138,9 @@ impl Totals {
         out += &line!("{:>12} admitted   {:5.1} %", self.admitted, share(self.admitted));
         out += &line!("{:>12} refused    {:5.1} %", self.refused, share(self.refused));
         out += &line!("{:>12} unmatched  {:5.1} %", self.unmatched, share(self.unmatched));
+        if self.queued > 0 {
+            out += &line!("{:>12} queued     {:5.1} %", self.queued, share(self.queued));
+        }
         if self.delayed > 0 {
             out += &line!("{:>12} of those admitted would have been held for a while", self.delayed);
         }

@@ -36,6 +36,10 @@ pub struct QueueConfig {
     pub concurrency: usize,
     /// Whether requests of a key are delivered in the order in which they were accepted.
     pub ordered: bool,
+    /// Whether credentials are stored, too.
+    pub keep_credentials: bool,
+    /// The key that seals them, where the file names one.
+    pub key_file: Option<FileRef>,
     /// The headers that are stored; empty for all but credentials.
     #[serde(serialize_with = "texts")]
     pub headers: Vec<HeaderName>,

@@ -52,6 +52,12 @@ mapping! {
         /// What becomes of a request when the queue is full: refuse (429), the default.
         #[schemars(extend("enum" = ["refuse"]))]
         on_full: RawText,
+        /// Whether the credentials of requests are stored, encrypted, and sent to the upstream. Default: false.
+        keep_credentials: bool,
+        /// The file of the key that encrypts credentials, and keys of limits that are secret: 32 bytes. Default: FILE.key, which is
+        /// created; in Redis none, and then such keys are not stored.
+        #[schemars(with = "Option<hints::File>")]
+        key_file: RawText,
         /// The only headers that are stored, besides Content-Type. Default: all, without credentials.
         #[schemars(with = "Option<Vec<hints::Header>>")]
         headers: Vec<At<RawText>>,

@@ -145,6 +145,15 @@ fn of_queue(
     let ordered = raw.order.as_ref().map_or(Some(false), |text| word(text, "order", &orders, report));
     let on_full =
         raw.on_full.as_ref().map_or(Some(()), |text| word(text, "on_full", &[("refuse", ())], report));
+    let keep_credentials = raw.keep_credentials.as_ref().filter(|keep| keep.value);
+    if let (Some(keep), Some(QueueStorage::Redis(_)), None) = (keep_credentials, &storage, &raw.key_file) {
+        let problem = keep.problem("credentials in Redis need `key_file`, which all gateways have");
+        report.error(
+            problem.help(
+                "make one with `head -c 32 /dev/urandom > queue.key`, and name it: `key_file: queue.key`",
+            ),
+        );
+    }
     let names = raw.headers.iter().flat_map(|names| &names.value);
     // All of them are looked at, so that each mistake is reported.
     let headers: Vec<Option<_>> = names.map(|name| value(name, report, header_name)).collect();
@@ -160,6 +169,8 @@ fn of_queue(
         max_attempts: max_attempts? as u32,
         concurrency: concurrency? as usize,
         ordered: ordered?,
+        keep_credentials: keep_credentials.is_some(),
+        key_file: raw.key_file.as_ref().map(|path| context.folder.file(path)),
         headers: headers.into_iter().collect::<Option<_>>()?,
     })
 }

@@ -241,6 +241,7 @@ impl Admin {
                 "cached": rules.cached(),
                 "trouble": rules.trouble(),
             })),
+            "queues": self.known_queues(),
             "jwt": self.shared.snapshot.load().jwt.as_ref().map(|jwt| {
                 let status = jwt.keys().status();
                 json!({ "keys": status.keys, "trouble": status.trouble })

@@ -10,12 +10,13 @@ use sluicegate_base::file_watch::sha256;
 
 /// The style and the scripts, which the page contains, so that it is one answer.
 const STYLE: &str = include_str!("page/style.css");
-const SCRIPTS: [&str; 7] = [
+const SCRIPTS: [&str; 8] = [
     DOM,
     include_str!("page/view.js"),
     include_str!("page/table.js"),
     include_str!("page/chart.js"),
     include_str!("page/servers.js"),
+    include_str!("page/queues.js"),
     include_str!("page/live.js"),
     include_str!("page/forms.js"),
 ];

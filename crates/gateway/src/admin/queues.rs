@@ -17,6 +17,7 @@ use super::{Admin, Answer, not_with_that_method, problem, reply};
 use crate::queue::{Cancelled, DeadLetters, Entry, Id, Queue, QueueError, Queues, State, millis, time};
 use crate::request::queue_status::document;
 use sluicegate_base::clock::rfc3339;
+use sluicegate_base::queue_event::QueueEvent;
 use sluicegate_config::{Role, percent_decode};
 
 /// The largest body, in bytes.
@@ -77,6 +78,27 @@ impl Admin {
             }));
         }
         Ok(reply(&Value::from(all)))
+    }
+
+    /// The queues, as far as is known without reading them.
+    pub(super) fn known_queues(&self) -> Value {
+        let queues = self.shared.snapshot.load().queues.clone();
+        let now = millis(self.shared.clock.now());
+        let describe = |queue: &Arc<Queue>| {
+            let (figures, counts) = (queue.state.standing().figures, &queue.state.counts);
+            json!({
+                "limit": queue.state.limit(),
+                "place": queue.state.place(),
+                "length": figures.length,
+                "max_length": queue.config.max_length,
+                "dead_letters": figures.failed,
+                "oldest_seconds": figures.oldest.map(|oldest| now.saturating_sub(oldest) as f64 / 1e3),
+                "delivered": counts.get(QueueEvent::Delivered),
+                "full": counts.get(QueueEvent::Full),
+                "errors": counts.get(QueueEvent::Error),
+            })
+        };
+        queues.iter().flat_map(|queues| queues.iter()).map(describe).collect()
     }
 
     /// A page of the requests of a queue.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::{Method, Version};
 use tokio::sync::oneshot;
 
+use super::MAX_PAUSE;
 use super::held::Hold;
 use crate::queue::{
     Claimed, End, Next, Queue, Retries, Sealed, StoredAnswer, StoredRequest, millis, of_characters,
@@ -90,7 +91,7 @@ impl Attempt {
         match outcome {
             None => self.end(End::Released { until: None }).await,
             Some(Outcome::Deferred(Deferred { until, all })) => {
-                let until = (!all).then(|| millis(until));
+                let until = (!all).then(|| millis(until).min(self.now() + MAX_PAUSE));
                 self.end(End::Released { until }).await;
             }
             Some(Outcome::Unsent(_)) => {
@@ -171,7 +172,7 @@ impl Attempt {
         impl FnOnce(&Services, CountGuard) -> Connection + use<>,
         (RequestHead, bytes::Bytes, Option<RequestId>, Answers),
     )> {
-        let sealed = self.queue.state.seal().and_then(|seal| request.open(seal));
+        let sealed = self.queue.seal.as_ref().and_then(|seal| request.open(seal));
         let keys = request.keys(sealed.as_ref());
         let Sealed { headers: credentials, target, .. } = sealed.unwrap_or_default();
         let mut headers = Headers::new();

@@ -30,6 +30,8 @@ const CARE: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(100);
 /// The pause after the queue could not be read or written.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
+/// The longest pause of a queue or a consumer, in milliseconds: limits may be changed, and keys pardoned.
+const MAX_PAUSE: u64 = 60_000;
 /// The most requests that are claimed at a time.
 const MAX_BATCH: usize = 32;
 /// After so many requests in a row that no server took, the queue is paused.
@@ -114,8 +116,17 @@ impl Delivering {
     async fn run(self: Rc<Self>, serving: Serving) {
         let mut cared = 0;
         let mut batch = 1;
+        let mut known = None;
         while let Some(queue) = self.queue() {
             let now = self.now();
+            if !known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &queue)) {
+                // Another configuration may admit what the one before has not.
+                self.state.pause_until(0);
+                if let Err(error) = self.state.wake_consumers().await {
+                    self.failed(&error);
+                }
+                known = Some(Arc::clone(&queue));
+            }
             if now >= cared + CARE.as_millis() as u64 {
                 self.care(&queue, now).await;
                 cared = now;
@@ -231,7 +242,7 @@ impl Delivering {
                 Ok(Verdict::Deferred(deferred)) => {
                     all = false;
                     if deferred.all {
-                        self.state.pause_until(millis(deferred.until));
+                        self.state.pause_until(millis(deferred.until).min(self.now() + MAX_PAUSE));
                         break;
                     }
                 }

@@ -25,6 +25,7 @@ use crate::found_keys::meant_consumer;
 use crate::limit::{Ask, SlowerLane, Store, preview_shares};
 use crate::request::early_reject::{EarlyReject, response};
 use crate::request::matching::{Matching, Step};
+use crate::request::queued_by;
 use crate::request::verdict::{Evaluated, Matched};
 use crate::respond::{RateLimitHeaders, refusal, unavailable};
 use crate::snapshot::{Snapshot, Target};
@@ -295,6 +296,20 @@ impl Snapshot {
         }
         let reported = decided.reported().map(|at| decided.at(at));
         let limit = reported.map(|one| one.selected.limit.config.name.clone());
+        if let Some(place) = queued_by(decided, head) {
+            let name = &decided.at(place.at).selected.limit.config.name;
+            set(Outcome::Queued, None);
+            explanation.detail =
+                Some(format!("it is put into the queue of the limit `{name}`, and delivered later"));
+            explanation.limit = limit;
+            explanation.status = Some(202);
+            let mut headers = Headers::new();
+            if let Some(limits) = RateLimitHeaders::new(evaluated.results) {
+                limits.write(http::StatusCode::ACCEPTED, &mut headers);
+            }
+            explanation.set_headers(&headers);
+            return;
+        }
         if !evaluated.decision().admitted {
             let mut reason = None;
             let answer =

@@ -28,6 +28,8 @@ pub struct Queue {
     pub config: QueueConfig,
     /// What lasts from one configuration to the next.
     pub state: Arc<QueueState>,
+    /// The key that seals secrets in it, if there is one.
+    pub seal: Option<Seal>,
 }
 
 impl Queues {
@@ -76,7 +78,14 @@ impl Queues {
                     }
                 }
             };
-            queues.push(Some(Arc::new(Queue { config: of_limit.clone(), state })));
+            let seal = match (&of_limit.key_file, &of_limit.storage) {
+                (Some(key), storage) => {
+                    Some(Seal::open_file(&key.path, matches!(storage, QueueStorage::File(_)))?)
+                }
+                (None, QueueStorage::File(file)) => Some(Seal::beside(&file.path)?),
+                (None, QueueStorage::Redis(_)) => None,
+            };
+            queues.push(Some(Arc::new(Queue { config: of_limit.clone(), state, seal })));
         }
         let queues = Self(queues);
         queues.warn_of_orphans(&files);
@@ -183,6 +192,5 @@ fn warn_of_orphan(place: &str, limit: &str, length: u64) {
 
 fn open(path: &Path) -> Result<Arc<SharedFile>, String> {
     let file = QueueFile::open(path, PATIENCE).map_err(|error| error.to_string())?;
-    let seal = Seal::beside(path)?;
-    Ok(Arc::new(SharedFile { path: path.to_owned(), file: ArcSwap::from_pointee(file), seal }))
+    Ok(Arc::new(SharedFile { path: path.to_owned(), file: ArcSwap::from_pointee(file) }))
 }

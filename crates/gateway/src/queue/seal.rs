@@ -19,25 +19,32 @@ impl std::fmt::Debug for Seal {
 }
 
 impl Seal {
-    /// The key beside the file of a queue, `PATH.key`. It is created if there is none, readable by its owner alone.
+    /// The key in a file. With `create` it is made if there is none, readable by its owner alone.
     ///
     /// # Errors
     /// If it cannot be read or written, or is no such key.
-    pub fn beside(queue: &Path) -> Result<Self, String> {
-        let path = PathBuf::from(format!("{}.key", queue.display()));
-        let key = match fs::read(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => create(&path),
+    pub fn open_file(path: &Path, create: bool) -> Result<Self, String> {
+        let key = match fs::read(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound && create => new(path),
             read => read,
         };
         let key = key.map_err(|error| format!("{}: {error}", path.display()))?;
         match UnboundKey::new(&AES_256_GCM, &key) {
             Ok(key) => Ok(Self(LessSafeKey::new(key))),
             Err(_) => Err(format!(
-                "{} is not the key of a queue, which has {KEY_LEN} bytes; restore it, or remove it to begin with a new one: \
-                 credentials that are queued are lost then",
+                "{} is not the key of a queue, which has {KEY_LEN} bytes; restore it, or begin with a new one (`head -c {KEY_LEN} \
+                 /dev/urandom`): credentials that are queued are lost then",
                 path.display()
             )),
         }
+    }
+
+    /// The key beside the file of a queue, `PATH.key`.
+    ///
+    /// # Errors
+    /// As [`open_file`](Self::open_file).
+    pub fn beside(queue: &Path) -> Result<Self, String> {
+        Self::open_file(&PathBuf::from(format!("{}.key", queue.display())), true)
     }
 
     /// Seals a text.
@@ -65,7 +72,7 @@ impl Seal {
     }
 }
 
-fn create(path: &Path) -> io::Result<Vec<u8>> {
+fn new(path: &Path) -> io::Result<Vec<u8>> {
     let mut key = vec![0; KEY_LEN];
     aws_lc_rs::rand::fill(&mut key).map_err(|_| io::Error::other("the system gives no random bytes"))?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;

@@ -9,7 +9,6 @@ use tokio::sync::Notify;
 
 use super::counts::Counts;
 use super::remote::Remote;
-use super::seal::Seal;
 use sluicegate_queue::Figures;
 use sluicegate_queue_sqlite::QueueFile;
 
@@ -28,7 +27,6 @@ pub(super) enum Storage {
 pub(super) struct SharedFile {
     pub(super) path: PathBuf,
     pub(super) file: ArcSwap<QueueFile>,
-    pub(super) seal: Seal,
 }
 
 /// The state of the queue of a limit.
@@ -107,14 +105,6 @@ impl QueueState {
     /// Whether other gateways have the same queue.
     pub fn is_shared(&self) -> bool {
         matches!(self.storage, Storage::Redis(_))
-    }
-
-    /// The key that seals secrets in it, if there is one.
-    pub fn seal(&self) -> Option<&Seal> {
-        match &self.storage {
-            Storage::File(shared) => Some(&shared.seal),
-            Storage::Redis(_) => None,
-        }
     }
 
     /// Whether it is certain that it has no requests.

@@ -214,6 +214,20 @@ impl QueueState {
         Ok(count)
     }
 
+    /// Lets consumers that are paused have a turn again: what their limits did not admit they may admit now.
+    ///
+    /// # Errors
+    /// If the storage cannot be written.
+    pub async fn wake_consumers(&self) -> Result<u64, QueueError> {
+        match &self.storage {
+            Storage::File(shared) => {
+                let limit = self.limit().to_owned();
+                blocking(shared, move |file| file.wake(&limit)).await
+            }
+            Storage::Redis(remote) => Ok(remote.queue.wake(MAX_EXPIRED).await?),
+        }
+    }
+
     /// Removes dead letters. Returns how many there were.
     ///
     /// # Errors

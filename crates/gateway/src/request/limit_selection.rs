@@ -108,7 +108,9 @@ impl<'s> LimitSelection<'s> {
         for limit_of_route in &snapshot.routes[routed.index].limits {
             let index = limit_of_route.index;
             let identity_independent = limit_of_route.identity_independent;
-            if scope == Scope::IdentityIndependent && !identity_independent {
+            // A limit with a queue is not known to refuse.
+            let may_queue = limit_of_route.limit.config.queue.is_some();
+            if scope == Scope::IdentityIndependent && (!identity_independent || may_queue) {
                 continue;
             }
             if self.selected.iter().any(|selected| selected.index == index) {

@@ -125,7 +125,13 @@ fn stored(accepted: &Acceptance<'_, '_, '_>) -> Result<StoredRequest, &'static s
         host.map(|host| ("host".to_owned(), host.to_owned())).into_iter().collect();
     for (name, value) in head.headers.iter() {
         let Ok(name) = std::str::from_utf8(name) else { continue };
-        if !is_kept(name, queue, request, config) {
+        if is_credential(name, config) {
+            if queue.config.keep_credentials {
+                sealed.headers.push((name.to_owned(), characters(value)));
+            }
+            continue;
+        }
+        if !is_kept(name, queue, request) {
             continue;
         }
         let value = match name {
@@ -140,9 +146,14 @@ fn stored(accepted: &Acceptance<'_, '_, '_>) -> Result<StoredRequest, &'static s
     let certificate = |tls: &sluicegate_base::tls::TlsSession| {
         tls.client.as_ref().map(|client| (client.subject.clone(), client.fingerprint.clone()))
     };
+    let whole = head.target.path_and_query();
+    let target = without_secrets(whole, config);
+    if queue.config.keep_credentials && target != whole {
+        sealed.target = Some(whole.to_owned());
+    }
     Ok(StoredRequest {
         method: head.method.as_str().to_owned(),
-        target: without_secrets(head.target.path_and_query(), config),
+        target,
         headers,
         request_id: request_id.as_str().to_owned(),
         listener: connection.listener.id.clone(),
@@ -150,7 +161,7 @@ fn stored(accepted: &Acceptance<'_, '_, '_>) -> Result<StoredRequest, &'static s
         tls: connection.tls.as_deref().map(certificate),
         identity: StoredIdentity::of(&matched.identity),
         keys,
-        sealed: match queue.state.seal() {
+        sealed: match &queue.seal {
             Some(seal) => sealed.encode(seal)?,
             None => None,
         },
@@ -158,9 +169,9 @@ fn stored(accepted: &Acceptance<'_, '_, '_>) -> Result<StoredRequest, &'static s
     })
 }
 
-/// Whether a header field is stored.
-fn is_kept(name: &str, queue: &Queue, request: Request<'_>, config: &Config) -> bool {
-    if OF_CONNECTION.contains(&name) || is_credential(name, config) {
+/// Whether a header field without a credential is stored.
+fn is_kept(name: &str, queue: &Queue, request: Request<'_>) -> bool {
+    if OF_CONNECTION.contains(&name) {
         return false;
     }
     let wanted = &queue.config.headers;

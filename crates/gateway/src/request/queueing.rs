@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sluicegate_limiter::{Refusal, Span, Time};
+use sluicegate_limiter::{Span, Time};
 
 use super::message::{Acceptance, message, read_body};
 use super::prefer::Prefer;
+use super::queue_rule::{Place, may_queue, place};
 use super::view::View;
 use crate::limit::{Decided, Decision, SelectedLimit};
 use crate::queue::{Accepted, Bounds, MAX_OF_KEY, Queue, QueueError, Queues, Refused, millis};
@@ -32,14 +33,6 @@ pub(super) struct Queueing<'v> {
 /// The body of a request is too large for the queue.
 struct TooLarge;
 
-/// What a request has to wait for.
-struct Place {
-    /// The index of the limit in the selection.
-    at: usize,
-    /// How long until the limit admits it, apart from those that wait already.
-    wait: Span,
-}
-
 impl<'v> Queueing<'v> {
     /// Those for a request with these limits; `None` if none of them may queue it.
     #[inline]
@@ -56,8 +49,7 @@ impl<'v> Queueing<'v> {
 
     /// The queue that a limit may put the request into.
     fn queue(&self, one: &SelectedLimit<'_>) -> Option<&'v Arc<Queue>> {
-        let queue = self.queues.of(one.index).filter(|_| one.limit.enforces() && !one.candidate)?;
-        (queue.config.accepts_all || self.prefer.respond_async).then_some(queue)
+        self.queues.of(one.index).filter(|_| may_queue(one, self.prefer))
     }
 
     /// Whether more than the limits has to be asked: requests may wait already, or the client says how long it waits.
@@ -68,33 +60,28 @@ impl<'v> Queueing<'v> {
 
     /// Whether all limits that refuse may queue the request.
     pub(super) fn takes(&self, selected: &[SelectedLimit<'_>], decision: &Decision) -> bool {
-        self.place(Decided { selected, decision }).is_some()
-    }
-
-    /// What the request has to wait for, if all limits that refuse may queue it.
-    fn place(&self, decided: Decided<'_, '_>) -> Option<Place> {
-        let mut refusing =
-            decided.iter().filter(|one| one.selected.limit.enforces() && one.verdict.answer.is_err());
-        let waits = refusing.all(|one| {
-            matches!(one.verdict.answer, Err(Refusal::Until(_))) && self.queue(one.selected).is_some()
-        });
-        if decided.decision.admitted || !waits {
-            return None;
-        }
-        let at = decided.reported()?;
-        Some(Place { at, wait: decided.at(at).retry_after()? })
+        place(Decided { selected, decision }, self.prefer).is_some()
     }
 
     /// A limit whose earlier requests with the same key have to be delivered before this one.
-    async fn behind(&self, selection: &LimitSelection<'_>, now: Time) -> Option<usize> {
+    ///
+    /// # Errors
+    /// If the order counts, and is not known.
+    async fn behind(
+        &self,
+        selection: &LimitSelection<'_>,
+        now: Time,
+    ) -> Result<Option<usize>, (&'v Arc<Queue>, QueueError)> {
         for (at, one) in selection.selected.iter().enumerate() {
             let Some(queue) = self.queue(one).filter(|queue| !queue.is_empty()) else { continue };
             let (key, ordered) = (sha256(&one.ask.text), queue.config.ordered);
-            if let Ok(true) = queue.state.has_backlog(key, ordered, millis(now)).await {
-                return Some(at);
+            match queue.state.has_backlog(key, ordered, millis(now)).await {
+                Ok(true) => return Ok(Some(at)),
+                Err(error) if ordered => return Err((queue, error)),
+                Ok(false) | Err(_) => {}
             }
         }
-        None
+        Ok(None)
     }
 
     /// Decides on a request, and queues it if its limits do not admit it, if earlier ones wait, or if it would wait for longer than
@@ -112,6 +99,7 @@ impl<'v> Queueing<'v> {
         let now = matching.inputs.now;
         let store = view.store_of(&matching.selection).cloned();
         let behind = self.behind(&matching.selection, now).await;
+        let behind = behind.map_err(|(queue, error)| away(context, queue, &error))?;
         if behind.is_some() || self.prefer.patience().is_some() {
             let tried = matching.selection.try_out(store.as_ref(), now).await;
             if !tried.admitted {
@@ -143,7 +131,7 @@ impl<'v> Queueing<'v> {
         body: &mut Option<RequestBody>,
     ) -> Result<Decision, LocalResponse> {
         let decided = Decided { selected: &matching.selection.selected, decision: &decision };
-        let Some(place) = self.place(decided) else { return Ok(decision) };
+        let Some(place) = place(decided, self.prefer) else { return Ok(decision) };
         match self.enqueue(view, context, (matching, matched), &decision, &place, body).await {
             Ok(response) => Err(response),
             Err(TooLarge) => Ok(decision),

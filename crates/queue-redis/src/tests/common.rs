@@ -172,6 +172,10 @@ impl Store {
         self.with(LIMIT, async |queue| queue.retry(&which, expires - now).await)
     }
 
+    pub(crate) fn wake(&self, limit: &str) -> Result<u64> {
+        self.with(limit, async |queue| queue.wake(1_000).await)
+    }
+
     pub(crate) fn drop_failed(&self, which: DeadLetters) -> Result<u64> {
         self.with(LIMIT, async |queue| queue.drop_failed(&which).await)
     }

@@ -75,6 +75,21 @@ fn an_attempt_that_was_not_made_does_not_count() {
 }
 
 #[test]
+fn a_consumer_that_is_paused_can_be_woken() {
+    let (_folder, path) = place();
+    let file = open(&path);
+    accept(&file, message(1, "a"));
+    assert_eq!(claim(&file, NOW), [1]);
+    assert!(file.end(id(1), 1, End::Released { until: Some(NOW + 60_000) }, NOW, LATER).unwrap());
+    accept(&file, message(2, "a"));
+    accept(&file, message(3, "b"));
+    assert_eq!(claim(&file, NOW), [3], "a new message does not end the pause");
+    assert_eq!(file.wake(LIMIT).unwrap(), 1);
+    assert_eq!(claim(&file, NOW), [1, 2]);
+    assert_eq!(file.wake(LIMIT).unwrap(), 0);
+}
+
+#[test]
 fn only_its_owner_cancels_a_message_and_only_before_it_begins() {
     let (_folder, path) = place();
     let file = open(&path);

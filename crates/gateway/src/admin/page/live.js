@@ -123,6 +123,7 @@ function showStatus() {
   at('reload').hidden = !reload;
   if (reload) at('reload-text').textContent = `${moment(reload.at)}\n${reload.summary}\n\n` + JSON.stringify(reload.diff, null, 1);
   showServers();
+  showQueues();
   const sources = [];
   const source = (name, known, detail) => known && sources.push({trouble: Boolean(known.trouble) || known.up === false, cells: [name, known.trouble || known.up === false ? state(false, 'away') : state(true, 'up'), detail, known.trouble]});
   source('store (redis)', status.store, status.store && counted(status.store.gateways, 'gateway'));
@@ -155,6 +156,10 @@ function troubles() {
     if (days < 14) all.push(days < 0 ? `the certificate of ${one.names[0]} has ended` : `the certificate of ${one.names[0]} ends in ${counted(Math.floor(days), 'day')}`);
   }
   if (status.store && !status.store.up) all.push(`the store is away: ${counted(limits.filter(limit => limit.scope === 'shared').length, 'shared limit follows', 'shared limits follow')} on_store_failure`);
+  for (const queue of status.queues) {
+    if (queue.dead_letters) all.push(`${queue.limit}: ${counted(queue.dead_letters, 'queued request has', 'queued requests have')} failed`);
+    if (queue.length + queue.dead_letters >= queue.max_length) all.push(`${queue.limit}: the queue is full`);
+  }
   if (status.rules && status.rules.trouble) all.push('the rules cannot be read: those that were read stay in force');
   return all;
 }
