@@ -109,8 +109,8 @@ impl<'s> LimitSelection<'s> {
             let index = limit_of_route.index;
             let identity_independent = limit_of_route.identity_independent;
             // A limit with a queue is not known to refuse.
-            let may_queue = limit_of_route.limit.config.queue.is_some();
-            if scope == Scope::IdentityIndependent && (!identity_independent || may_queue) {
+            let is_known = || identity_independent && limit_of_route.limit.config.queue.is_none();
+            if scope == Scope::IdentityIndependent && !is_known() {
                 continue;
             }
             if self.selected.iter().any(|selected| selected.index == index) {

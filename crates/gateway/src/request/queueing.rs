@@ -98,13 +98,13 @@ impl<'v> Queueing<'v> {
     ) -> Result<Decision, LocalResponse> {
         let now = matching.inputs.now;
         let store = view.store_of(&matching.selection).cloned();
-        let behind = self.behind(&matching.selection, now).await;
-        let behind = behind.map_err(|(queue, error)| away(context, queue, &error))?;
-        if behind.is_some() || self.prefer.patience().is_some() {
+        if self.comes_first(&matching.selection) {
             let tried = matching.selection.try_out(store.as_ref(), now).await;
             if !tried.admitted {
                 return self.after(view, context, (matching, matched), tried, body).await;
             }
+            let behind = self.behind(&matching.selection, now).await;
+            let behind = behind.map_err(|(queue, error)| away(context, queue, &error))?;
             let behind = behind.map(|at| Place { at, wait: Span::ZERO });
             if let Some(place) = behind.or_else(|| self.delayed(&matching.selection, &tried)) {
                 let queued = self.enqueue(view, context, (matching, matched), &tried, &place, body).await;
