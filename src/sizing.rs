@@ -91,6 +91,35 @@ impl Default for Figures {
     }
 }
 
+/// What requests in a queue take besides their bodies: in a file, and in the memory of Redis (docs/performance.md).
+const QUEUED_FILE_BYTES: u64 = 630;
+const QUEUED_REDIS_BYTES: u64 = 1_500;
+
+/// What a queue needs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct QueueNeed {
+    /// The requests that wait.
+    pub requests: u64,
+    /// The bytes of a body.
+    pub body_bytes: u64,
+    /// On disk, if it is kept in a file.
+    pub file_gb: f64,
+    /// Memory, if it is kept in Redis, with replicas.
+    pub redis_gb: f64,
+}
+
+/// What a queue needs for so many requests with bodies of so many bytes.
+pub fn queue(requests: u64, body_bytes: u64, figures: &Figures) -> QueueNeed {
+    let gb = |overhead: u64| requests as f64 * (body_bytes + overhead) as f64 / 1e9;
+    let copies = f64::from(figures.replicas + 1);
+    QueueNeed {
+        requests,
+        body_bytes,
+        file_gb: gb(QUEUED_FILE_BYTES),
+        redis_gb: gb(QUEUED_REDIS_BYTES) * figures.fork * copies,
+    }
+}
+
 /// How requests find a gateway, and how their limits are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Layout {

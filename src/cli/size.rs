@@ -8,7 +8,7 @@ use sluicegate_config::{Mistake, grouped, parse_count, parse_rate};
 use sluicegate_limiter::Rate;
 
 use super::output::{INVALID, fail, print_and_exit};
-use crate::sizing::{Demand, Figures, Layout, Need, Traffic, admitted, size};
+use crate::sizing::{Demand, Figures, Layout, Need, QueueNeed, Traffic, admitted, queue, size};
 
 #[derive(clap::Args)]
 #[command(
@@ -16,6 +16,7 @@ use crate::sizing::{Demand, Figures, Layout, Need, Traffic, admitted, size};
                   assumed: give your own. docs/scale.md explains the layouts.\n\n\
                   Examples:\n  sluicegate size --users 100M --qps 100M --limit 100/min\n  \
                   sluicegate size --users 1M --qps 50k --limit 10/s --demand zipf\n  \
+                  sluicegate size --users 1M --qps 50k --limit 10/s --queued 1M --queued-bytes 2000\n  \
                   sluicegate size --users 1M --qps 50k --limit 10/s --key-bytes 190 --json"
 )]
 pub(super) struct Args {
@@ -34,6 +35,12 @@ pub(super) struct Args {
     /// How often the keys are used
     #[arg(long, value_enum, default_value = "uniform")]
     demand: Demand,
+    /// Requests that wait in a queue at most (`queue` of a limit)
+    #[arg(long, value_name = "COUNT", value_parser = count)]
+    queued: Option<u64>,
+    /// Bytes of the body of such a request
+    #[arg(long, value_name = "BYTES", default_value_t = 1_000, requires = "queued")]
+    queued_bytes: u64,
     #[command(flatten)]
     figures: Options,
     /// Print JSON
@@ -142,14 +149,23 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
     let figures = args.figures.figures();
     let needs = size(&traffic, &figures);
+    let queued = args.queued.map(|queued| queue(queued, args.queued_bytes, &figures));
     if args.json {
         let described = json!({
             "users": users, "qps": qps, "demand": demand, "limits": limits,
-            "admitted": admitted(&traffic), "figures": figures, "layouts": needs,
+            "admitted": admitted(&traffic), "figures": figures, "layouts": needs, "queue": queued,
         });
         return print_and_exit(&format!("{described:#}\n"));
     }
-    print_and_exit(&text(&traffic, &figures, &needs))
+    let mut text = text(&traffic, &figures, &needs);
+    if let Some(QueueNeed { requests, body_bytes, file_gb, redis_gb }) = queued {
+        let (requests, body_bytes) = (grouped(requests), grouped(body_bytes));
+        let _ = writeln!(
+            text,
+            "Queue: {requests} requests with bodies of {body_bytes} bytes take {file_gb:.1} GB on disk, or {redis_gb:.1} GB of memory in Redis.",
+        );
+    }
+    print_and_exit(&text)
 }
 
 const fn name(layout: Layout) -> &'static str {

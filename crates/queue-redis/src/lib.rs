@@ -9,7 +9,8 @@
 //! | key | type | |
 //! | --- | --- | --- |
 //! | `PREFIX:{queue:NAME}:figures` | hash | `length`, `bytes`, `failed`, `accepted`, `ended`, and `turn`, that of the flow that was served last |
-//! | `…:m:ID` | hash | a message |
+//! | `…:m:ID` | hash | a message; its values are short, so that Redis keeps it in one piece |
+//! | `…:request:ID`, `…:answer:ID` | string | its request until it has ended, and the answer to it |
 //! | `…:open`, `…:failed` | sorted set | the messages that have not ended, and the dead letters, by number |
 //! | `…:key:KEY` | sorted set | the messages of a key that have not ended, by number |
 //! | `…:waiting:CONSUMER` | sorted set | those of a consumer that wait for their turn, by the time when they are due |

@@ -39,7 +39,8 @@ end
 local expires = time + ttl
 redis.call('HSET', key_of(id), 'number', number, 'key', key, 'consumer', consumer, 'owner', owner, 'ordered', ordered,
     'state', is_blocked and BLOCKED or WAITING, 'due', time, 'accepted', time, 'expires', expires, 'attempts', 0,
-    'size', #request, 'request', request)
+    'size', #request)
+redis.call('SET', Q .. 'request:' .. id, request)
 if idempotency ~= '' then
     redis.call('HSET', key_of(id), 'idempotency', idempotency, 'content', content)
     redis.call('HSET', Q .. 'idempotency', idempotency, id)

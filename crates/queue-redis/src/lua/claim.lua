@@ -38,9 +38,10 @@ while taken < max and in_vain < MAX_IN_VAIN do
         if turn > figure('turn') then redis.call('HSET', Q .. 'figures', 'turn', turn) end
         redis.call('ZREM', Q .. 'expiry', message.id)
         redis.call('ZADD', Q .. 'claimed', time + lease, message.id)
-        local rest = redis.call('HMGET', key_of(message.id), 'accepted', 'request')
+        local accepted = redis.call('HGET', key_of(message.id), 'accepted')
+        local request = redis.call('GET', Q .. 'request:' .. message.id)
         taken = taken + 1
-        for _, value in ipairs({message.id, message.key, consumer, attempt, time - rest[1], rest[2]}) do
+        for _, value in ipairs({message.id, message.key, consumer, attempt, time - accepted, request or ''}) do
             claimed[#claimed + 1] = value
         end
     elseif message then

@@ -85,12 +85,12 @@ local function finish(message, state, time, keep, reason, answer)
     redis.call('ZREM', Q .. 'key:' .. message.key, message.id)
     redis.call('HSET', key_of(message.id), 'state', state, 'ended', time)
     if reason then redis.call('HSET', key_of(message.id), 'reason', reason) end
-    if answer then redis.call('HSET', key_of(message.id), 'answer', answer) end
+    if answer then redis.call('SET', Q .. 'answer:' .. message.id, answer) end
     if state == FAILED then
         redis.call('ZADD', Q .. 'failed', message.number, message.id)
         count('failed', 1)
     else
-        redis.call('HDEL', key_of(message.id), 'request')
+        redis.call('DEL', Q .. 'request:' .. message.id)
         redis.call('ZADD', Q .. 'ended', time + keep, message.id)
         count('bytes', -message.size)
     end
@@ -118,5 +118,5 @@ local function remove(message)
         count('failed', -1)
         count('bytes', -message.size)
     end
-    redis.call('DEL', key_of(message.id))
+    redis.call('DEL', key_of(message.id), Q .. 'request:' .. message.id, Q .. 'answer:' .. message.id)
 end

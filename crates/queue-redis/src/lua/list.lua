@@ -8,10 +8,12 @@ end
 local found = {now(), figure('ended')}
 for _, id in ipairs(ids) do
     local fields = redis.call('HMGET', key_of(id), 'number', 'consumer', 'owner', 'state', 'attempts', 'accepted', 'expires', 'due',
-        'ended', 'reason', 'answer', 'size')
+        'ended', 'reason', 'size')
     if fields[1] then
         found[#found + 1] = id
-        for at = 1, 12 do found[#found + 1] = fields[at] or '' end
+        for at = 1, 10 do found[#found + 1] = fields[at] or '' end
+        found[#found + 1] = redis.call('GET', Q .. 'answer:' .. id) or ''
+        found[#found + 1] = fields[11]
     end
 end
 return found
