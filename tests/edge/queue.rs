@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::harness::folder::outcomes;
-use crate::harness::{Folder, Gateway, RedisServer, Response, Setup, Upstream, sleep, until};
+use crate::harness::{Folder, Gateway, RedisServer, Response, Setup, Stopwatch, Upstream, sleep, until};
 use std::time::Duration;
 
 /// A gateway with a limit `l` before an upstream. `{store}` in the text of the limit is left out.
@@ -66,7 +66,7 @@ fn what_is_above_a_limit_is_delivered_at_its_pace() {
         let rate = if cost == "cost: 2" { "rate: 8/s" } else { "rate: 4/s" };
         let limit = format!("key: ip, {rate}, {algorithm}, {cost}, accept: 202, queue: {{file: queue.db}}");
         let gateway = before(&upstream, store, &limit);
-        let watch = std::time::Instant::now();
+        let watch = Stopwatch::start();
         let mut accepted = Vec::new();
         for number in 0..4 {
             let answer = post(&gateway, &format!("/{number}"), &[("X-Cost", "1")], b"body");
@@ -270,11 +270,9 @@ fn explanations_and_replays_know_queues() {
         format!("10.0.0.1 - - [10/Oct/2026:13:55:{second:02} +0000] \"POST / HTTP/1.1\" 200 5 \"-\" \"-\"\n")
     };
     let log: String = [0, 0, 0, 0, 2, 3, 9].map(at).concat();
-    let rules = format!(
-        "listen: [127.0.0.1:8080]\nlimits: {{l: {{key: global, rate: 1/s, burst: 1, accept: 202, queue: {{file: q.db}}}}}}\n\
-         routes: [{{name: a, respond: {{status: 200}}, limits: [l]}}]\n"
-    );
-    let folder = Folder::with(&[("gateway.yaml", &rules), ("access.log", &log)]);
+    let rules = "listen: [127.0.0.1:8080]\nlimits: {l: {key: global, rate: 1/s, burst: 1, accept: 202, queue: {file: q.db}}}\n\
+         routes: [{name: a, respond: {status: 200}, limits: [l]}]\n";
+    let folder = Folder::with(&[("gateway.yaml", rules), ("access.log", &log)]);
     // Of the three that wait, two are delivered by the second 2, all by the second 4, when the one of second 3 follows.
     let expected = ["admitted", "queued", "queued", "queued", "queued", "queued", "admitted"];
     assert_eq!(outcomes(&folder.decisions("access.log")), expected);

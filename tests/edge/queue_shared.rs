@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::queue::{file, location, outcome, post};
 use crate::harness::faults::{Random, setting};
 use crate::harness::redis::RedisSetup;
-use crate::harness::{Gateway, RedisServer, Sentinels, Setup, Upstream, deadline, sleep, until};
+use crate::harness::{Gateway, RedisServer, Sentinels, Setup, Stopwatch, Upstream, deadline, sleep, until};
 
 /// A server that has on disk what it has answered.
 fn durable() -> RedisSetup {
@@ -29,7 +29,7 @@ fn ready(gateway: &Gateway) {
 fn gateways_share_a_queue() {
     let redis = durable().start();
     let times = Arc::new(Mutex::new(Vec::new()));
-    let (of_upstream, clock) = (Arc::clone(&times), std::time::Instant::now());
+    let (of_upstream, clock) = (Arc::clone(&times), Stopwatch::start());
     let upstream = Upstream::scripted(move |exchange| {
         of_upstream.lock().unwrap().push(clock.elapsed());
         let body = exchange.body().unwrap();

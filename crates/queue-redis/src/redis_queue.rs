@@ -70,7 +70,7 @@ impl RedisQueue {
         let durability = Arc::new(Mutex::new(None));
         let mut tasks = JoinSet::new();
         for line in [&line, &accepting] {
-            let locator = Locator::new(settings.clone(), clock.clone(), &tag);
+            let locator = Locator::new(settings.clone(), *clock, &tag);
             tasks.spawn(keep(Arc::clone(line), locator));
         }
         tasks.spawn(watch(Arc::clone(&accepting), Arc::clone(&durability), base.clone()));

@@ -8,7 +8,6 @@ use std::time::Duration;
 use http::{Method, Version};
 use tokio::sync::oneshot;
 
-use super::MAX_PAUSE;
 use super::held::Hold;
 use crate::queue::{
     Claimed, End, Next, Queue, Retries, Sealed, StoredAnswer, StoredRequest, millis, of_characters,
@@ -22,6 +21,8 @@ use sluicegate_base::tls::{ClientCertificate, TlsSession};
 use sluicegate_downstream::{Connection, CountGuard, Listener};
 use sluicegate_wire::{Headers, RequestHead, RequestTarget};
 
+/// The longest pause of a queue or a consumer, in milliseconds: limits may be changed, and keys pardoned.
+pub(super) const MAX_PAUSE: u64 = 60_000;
 /// The group of deadlines that belongs to no listener.
 const NO_GROUP: u64 = u64::MAX;
 /// The pause of a consumer whose request no server took, in milliseconds.

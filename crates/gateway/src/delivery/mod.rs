@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use self::attempt::{Attempt, Verdict};
+use self::attempt::{Attempt, MAX_PAUSE, Verdict};
 use self::held::Held;
 use crate::queue::{Claimed, Id, Queue, QueueError, QueueState, Serving, millis};
 use crate::request::Services;
@@ -30,8 +30,6 @@ const CARE: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(100);
 /// The pause after the queue could not be read or written.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
-/// The longest pause of a queue or a consumer, in milliseconds: limits may be changed, and keys pardoned.
-const MAX_PAUSE: u64 = 60_000;
 /// The most requests that are claimed at a time.
 const MAX_BATCH: usize = 32;
 /// After so many requests in a row that no server took, the queue is paused.
@@ -220,7 +218,7 @@ impl Delivering {
     ) -> bool {
         let mut all = true;
         let mut claimed = claimed.into_iter();
-        while let Some(one) = claimed.next() {
+        for one in claimed.by_ref() {
             let name = (one.id, one.attempt);
             let attempt = Attempt::new(Rc::clone(&self.services), Arc::clone(queue), one);
             let Some(place) = self.budget.acquire() else {

@@ -201,6 +201,7 @@ pub(super) fn respond<'r>(
 }
 
 /// The disposition of a request that is admitted already.
+#[allow(clippy::boxed_local, reason = "a parameter of `respond`, which must be small")]
 fn decided<'s, 'r>(admitted: Box<Admitted<'s>>) -> Result<Disposition<'s>, Box<Undecided<'s, 'r>>> {
     Ok(Disposition::Admitted(*admitted))
 }
