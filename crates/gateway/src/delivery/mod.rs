@@ -26,7 +26,7 @@ use sluicegate_base::queue_event::QueueEvent;
 
 /// The longest sleep while nothing happens: figures are read, and what has expired is removed, so often.
 const CARE: Duration = Duration::from_secs(1);
-/// The longest sleep while other gateways may accept requests for the same queue.
+/// The longest sleep while other gateways may accept requests for the same queue, or while it is paused.
 const POLL: Duration = Duration::from_millis(100);
 /// The pause after the queue could not be read or written.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
@@ -144,7 +144,7 @@ impl Delivering {
                 Ok(claimed) => claimed,
                 Err(error) => {
                     self.failed(&error);
-                    self.sleep(AFTER_ERROR).await;
+                    tokio::time::sleep(AFTER_ERROR).await;
                     continue;
                 }
             };
@@ -180,7 +180,7 @@ impl Delivering {
 
     /// Sleeps, at most until something may be delivered.
     async fn sleep(&self, time: Duration) {
-        tokio::time::sleep(time.min(CARE)).await;
+        tokio::time::sleep(time.min(POLL)).await;
     }
 
     /// Nothing is due: waits for the next request, or until one is.

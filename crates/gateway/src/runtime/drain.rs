@@ -49,6 +49,9 @@ pub(super) async fn drain(
 ) {
     shared.draining.store(true, Ordering::Relaxed);
     systemd::notify(systemd::STOPPING);
+    if let Some(queues) = &shared.snapshot.load().queues {
+        queues.iter().for_each(|queue| queue.state.wake.notify_one());
+    }
     let second_signal = async {
         while signals.next().await != Signal::End {} // nothing is reloaded or reopened any more
     };
