@@ -7,10 +7,12 @@ use super::admin_client::{AdminClient, AdminOptions};
 use super::options::{ConfigFile, ConfigOption};
 use super::output::{INVALID, fail, say};
 use sluicegate_config::{
-    AccessLogConfig, LogTarget, Place, Problem, RedisConfig, RegionsConfig, SyncMode, grouped,
+    AccessLogConfig, LogTarget, Place, Problem, QueueStorage, RedisConfig, RegionsConfig, SharedQueue,
+    SyncMode, grouped,
 };
 use sluicegate_gateway::diff::Diff;
 use sluicegate_gateway::limit::{Counted, Counting, counting};
+use sluicegate_gateway::queue::{Durability, durability};
 use sluicegate_gateway::resources::{LoadedConfig, Source};
 use sluicegate_gateway::store_settings::try_store;
 use sluicegate_observe::access_log::try_log;
@@ -85,6 +87,18 @@ pub(super) fn run(args: &Args) -> ExitCode {
             }
         }
     }
+    for (limit, queue) in loaded.config.iter().flat_map(shared_queues).filter(|_| args.connect) {
+        match durability(queue).map(Durability::risk) {
+            Ok(None) => say(format_args!("the queue of `{limit}` is safe in Redis\n")),
+            Ok(Some(risk)) => {
+                say(format_args!("warning: the queue of `{limit}` is not safe in Redis: {risk}\n"));
+                far = true;
+            }
+            Err(trouble) => {
+                return fail(INVALID, format!("the queue of `{limit}` cannot be used: {trouble}"));
+            }
+        }
+    }
     if far && args.strict {
         say(format_args!("{summary}\n"));
         return ExitCode::from(INVALID);
@@ -114,6 +128,14 @@ fn cannot_log(log: &AccessLogConfig) -> Option<Problem> {
         return Some(problem("its folder does not exist".to_owned()).help(help));
     }
     try_log(path).err().map(|error| problem(error.to_string()))
+}
+
+/// The queues in Redis, with their limits.
+fn shared_queues(config: &LoadedConfig) -> impl Iterator<Item = (&str, &SharedQueue)> {
+    config.limits.iter().filter_map(|limit| match &limit.queue.as_ref()?.storage {
+        QueueStorage::Redis(queue) => Some((limit.name.as_str(), queue)),
+        QueueStorage::File(_) => None,
+    })
 }
 
 /// The stores of a configuration.

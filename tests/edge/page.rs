@@ -1,7 +1,10 @@
 //! The page at the admin address and the report of replay, in a browser.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::harness::browser::Browser;
-use crate::harness::{Folder, Gateway, until};
+use crate::harness::{Folder, Gateway, Upstream, until};
 
 const FILE: &str = "admin: {address: \"{admin}\", token: test-token, show_keys: true}\nrules: {file: rules.db, wait: 1s}\n\
     limits:\n  per-key: {key: api_key, rate: 2/day}\n  watched: {key: ip, rate: 1/day, mode: shadow}\n\
@@ -309,5 +312,37 @@ fn a_report_opens() {
         let wide = browser.value("document.documentElement.scrollWidth").as_u64().unwrap();
         assert!(wide <= u64::from(width), "{wide} pixels on a screen of {width}");
     }
+    assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
+}
+
+/// Queued requests that have failed are shown, and queued again from the page.
+#[test]
+fn dead_letters_are_queued_again_from_the_page() {
+    let Some(mut browser) = Browser::start() else { return };
+    let failing = Arc::new(AtomicBool::new(true));
+    let of_upstream = Arc::clone(&failing);
+    let upstream = Upstream::scripted(move |exchange| {
+        exchange.answer(if of_upstream.load(Ordering::SeqCst) { 500 } else { 200 }, &[], b"");
+    });
+    let gateway = Gateway::before(
+        &upstream,
+        "admin: {address: \"{admin}\", token: test-token}\n\
+         limits: {orders: {key: global, rate: 20/s, burst: 1, accept: 202, queue: {file: queue.db, max_attempts: 1}}}\n\
+         upstreams: {api: {servers: ['http://{upstream}']}}\n\
+         routes: [{name: api, upstream: api, limits: [orders]}]\n",
+    );
+    until("a request is queued", || (gateway.client().post("/", &[], b"x").status == 202).then_some(()));
+    browser.open(&format!("http://{}/", gateway.admin), 1280, "light");
+    browser.wait_for("at('banner').textContent.includes('failed')");
+    browser.wait_for("!at('queues').hidden && at('queue-table').textContent.includes('orders')");
+    failing.store(false, Ordering::SeqCst);
+    browser.value("at('token').value = 'test-token'; at('token').dispatchEvent(new Event('change')); window.confirm = () => true");
+    browser.value("document.querySelector('[aria-label=\"retry failed requests of orders\"]').click()");
+    browser.wait_for("at('queue-said').textContent.includes('queued again')");
+    until("it is delivered", || {
+        (gateway.metric("sluicegate_queue_events_total", &[("limit", "orders"), ("event", "delivered")])
+            >= 1.0)
+            .then_some(())
+    });
     assert!(browser.errors.is_empty(), "{:#?}", browser.errors);
 }

@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use super::queue::{file, location, outcome, post};
 use crate::harness::faults::{Random, setting};
+use crate::harness::folder::text;
 use crate::harness::redis::RedisSetup;
-use crate::harness::{Gateway, RedisServer, Sentinels, Setup, Stopwatch, Upstream, deadline, sleep, until};
+use crate::harness::{
+    Folder, Gateway, RedisServer, Sentinels, Setup, Stopwatch, Upstream, deadline, sleep, until,
+};
 
 /// A server that has on disk what it has answered.
 fn durable() -> RedisSetup {
@@ -68,8 +71,8 @@ fn gateways_share_a_queue() {
 fn a_server_that_may_lose_requests_is_complained_about() {
     let redis = RedisServer::start();
     let upstream = Upstream::echoing();
-    let gateway =
-        start(&upstream, &redis, "key: global, rate: 5/s, burst: 1, accept: 202, queue: {redis: {}}");
+    let limit = "key: global, rate: 5/s, burst: 1, accept: 202, queue: {redis: {}}";
+    let gateway = start(&upstream, &redis, limit);
     assert!(gateway.times_logged("set appendonly to yes and appendfsync to always") >= 1);
     ready(&gateway);
     let at = until("a request is queued", || {
@@ -77,6 +80,18 @@ fn a_server_that_may_lose_requests_is_complained_about() {
         (answer.status == 202).then(|| location(&answer))
     });
     outcome(&gateway, &at, &[], "delivered");
+    let check = |redis: &RedisServer| {
+        let rules = format!(
+            "listen: [127.0.0.1:8080]\n{}",
+            file(&redis.store(), limit).replace("{upstream}", "127.0.0.1:9")
+        );
+        text(&Folder::with(&[("gateway.yaml", &rules)]).run(&["check", "--connect"]))
+    };
+    assert!(
+        check(&redis)
+            .contains("warning: the queue of `l` is not safe in Redis: requests that were answered 202")
+    );
+    assert!(check(&durable().start()).contains("the queue of `l` is safe in Redis"));
 }
 
 /// While Redis is away nothing is accepted, and nothing that was accepted is lost.

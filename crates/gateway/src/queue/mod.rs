@@ -20,6 +20,7 @@ use sluicegate_limiter::Time;
 pub use self::counts::Counts;
 pub use self::error::QueueError;
 pub use self::open::{Queue, Queues};
+pub use self::remote::durability;
 pub use self::seal::Seal;
 pub use self::state::{QueueState, Serving, Standing};
 pub use self::stored::{Sealed, StoredAnswer, StoredRequest, Unreadable};
@@ -29,7 +30,7 @@ pub use sluicegate_queue::{
 };
 pub use sluicegate_queue::{Cancelled, DeadLetters};
 pub use sluicegate_queue::{Figures, MAX_OF_KEY, Next, Retries};
-pub use sluicegate_queue_redis::LEASE;
+pub use sluicegate_queue_redis::{Durability, LEASE};
 
 /// A time in milliseconds since 1970, as queues have it.
 pub fn millis(time: Time) -> u64 {

@@ -1,11 +1,16 @@
 //! A queue in Redis: the thread that keeps its connections open.
 
+use std::time::Duration;
+
 use tokio::sync::oneshot;
 
 use crate::store_settings::{settings, store_clock};
 use sluicegate_base::clock::Clock;
 use sluicegate_config::SharedQueue;
-use sluicegate_queue_redis::RedisQueue;
+use sluicegate_queue_redis::{Durability, RedisQueue};
+
+/// How long a Redis is waited for that is only asked how safe it is.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A queue in Redis.
 #[derive(Debug)]
@@ -39,5 +44,25 @@ impl Remote {
     pub(super) fn is(&self, config: &SharedQueue) -> bool {
         let same = settings(&self.config.redis) == settings(&config.redis);
         self.config.stream == config.stream && same
+    }
+}
+
+/// How safely the Redis of a queue keeps what it has accepted. Blocks for some seconds at most.
+///
+/// # Errors
+/// If it cannot be reached.
+pub fn durability(config: &SharedQueue) -> Result<Durability, String> {
+    let clock = Clock::start();
+    let remote = Remote::open(config, "", clock)?;
+    let begun = clock.uptime();
+    loop {
+        if let Some(found) = remote.queue.durability() {
+            return Ok(found);
+        }
+        if clock.uptime() - begun > PATIENCE {
+            return Err("it does not answer".to_owned());
+        }
+        #[allow(clippy::disallowed_methods, reason = "a command has nobody to serve")]
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
