@@ -49,6 +49,19 @@ fn attempts_that_fail_are_made_again() {
     assert_eq!(gateway.metric("sluicegate_queue_events_total", &retried), 2.0);
 }
 
+/// Of a long answer the beginning is kept, and nothing is reported as cut.
+#[test]
+fn the_beginning_of_a_long_answer_is_kept() {
+    let upstream = Upstream::scripted(|exchange| exchange.answer(200, &[], &[b'x'; 100_000]));
+    let gateway = before(&upstream, "", QUEUE);
+    let at = queued(&gateway, "/");
+    let answer = outcome(&gateway, &at, &[], "delivered")["answer"].clone();
+    assert_eq!((&answer["truncated"], answer["body"].as_str().unwrap().len()), (&true.into(), 64 << 10));
+    let metrics = gateway.admin_get("/metrics").text();
+    let mut cut = metrics.lines().filter(|line| line.starts_with("sluicegate_responses_cut_total"));
+    assert!(cut.all(|line| line.ends_with(" 0")), "{metrics}");
+}
+
 /// What the upstream never accepts becomes a dead letter, which operators queue again or drop. What is wrong in itself is not
 /// tried again.
 #[test]

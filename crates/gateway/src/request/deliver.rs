@@ -117,8 +117,7 @@ impl Delivery<'_> {
             return outcome;
         }
         let (mut stored, mut truncated) = (BytesMut::new(), false);
-        let mut body = std::pin::pin!(&mut response.body);
-        while let Some(frame) = body.frame().await {
+        while let Some(frame) = response.body.frame().await {
             let Ok(frame) = frame else {
                 truncated = true; // it was delivered: the upstream has answered
                 break;
@@ -128,6 +127,7 @@ impl Delivery<'_> {
             stored.extend_from_slice(&data[..fits]);
             if fits < data.len() {
                 truncated = true;
+                response.body.leave();
                 break;
             }
         }

@@ -59,6 +59,11 @@ impl ResponseBody {
         Some(text)
     }
 
+    /// The rest of the body is not wanted.
+    pub(super) fn leave(&self) {
+        self.context.exchange().set_complete();
+    }
+
     /// The tunnel, if the response switches to another protocol.
     pub(crate) fn into_tunnel(self) -> Option<Tunnel> {
         let Self { body, context } = self;
