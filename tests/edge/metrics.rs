@@ -5,7 +5,7 @@ use crate::harness::prometheus::Scrape;
 use crate::harness::tls::Authority;
 use crate::harness::{Fleet, Gateway, RedisServer, Setup, Upstream, until};
 
-const FILE: &str = "limits:\n  few: {key: api_key, rate: 3/day}\n  queue: {key: global, rate: 50/s, algorithm: leaky_bucket}\n\
+const FILE: &str = "limits:\n  few: {key: api_key, rate: 3/day}\n  queue: {key: global, rate: 50/s, algorithm: leaky_bucket, queue: {file: queue.db}}\n\
                     upstreams: {api: {servers: [\"http://{upstream}\"]}}\nroutes:\n  \
                     - {name: queued, match: {path: /queued}, upstream: api, limits: [queue]}\n  \
                     - {name: api, match: {path: /v1/*}, upstream: api, limits: [few]}\n";
@@ -56,7 +56,7 @@ fn every_documented_family_is_there_from_the_start() {
                regions: {name: a, floors: {a: 40%, b: 40%}, home: {redis: {url: \"redis://127.0.0.1:1\"}}}\n\
                overload: {}\nauth: {check: {url: \"http://127.0.0.1:1\"}}\nmetrics: {by_consumer: 5}\nrules: {file: rules.db}\n\
                limits:\n  few: {key: api_key, rate: 3/day, ban: 1h}\n  all: {key: global, rate: 10/s, fair: {by: ip}}\n  \
-               queue: {key: global, rate: 50/s, algorithm: leaky_bucket}\n  \
+               queue: {key: global, rate: 50/s, algorithm: leaky_bucket, queue: {file: queue.db}}\n  \
                many: {key: ip, rate: 10000/s, sync: leased}\n\
                upstreams: {api: {servers: [\"http://127.0.0.1:1\"], overload: {}, fair: {}}}\n\
                routes: [{name: api, upstream: api, limits: [few, queue, many, all]}]\n"),
