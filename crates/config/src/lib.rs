@@ -78,7 +78,7 @@ pub use read::at::{At, FileContent, FileRef, Folder, utf8_text};
 pub use read::nearest::nearest;
 pub use read::report::{Mistake, Place, Problem, Report};
 pub use sluicegate_overload::Priority;
-pub use validate::believes_everybody;
+pub use validate::{FRAMING, believes_everybody};
 
 use read::Read;
 use read::env;

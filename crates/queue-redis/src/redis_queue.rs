@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use sluicegate_counters_redis::{Clock, Locator, Settings};
 use sluicegate_queue::{
-    Accepted, Bounds, Cancelled, Claimed, DeadLetters, End, Entry, Figures, Id, MAX_OF_KEY, Message, Order,
-    Refused, State,
+    Accepted, Bounds, Cancelled, Claimed, DeadLetters, End, Entry, Figures, Id, MAX_DEAD_LETTERS, MAX_OF_KEY,
+    Message, Order, Refused, State,
 };
 use sluicegate_redis_link::{Line, Script, State as Connection, keep};
 use tokio::task::JoinSet;
@@ -24,8 +24,6 @@ pub const LEASE: Duration = Duration::from_secs(15);
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// So often a call is made that may be repeated.
 const ATTEMPTS: u32 = 3;
-/// So many dead letters are changed by one call.
-const MAX_DEAD_LETTERS: u32 = 1_000;
 
 type Result<T> = std::result::Result<T, RedisQueueError>;
 
@@ -172,6 +170,7 @@ impl RedisQueue {
                 id: items.id()?,
                 key: items.bytes()?,
                 consumer: items.text()?,
+                claim: items.number()?,
                 attempt: u32::try_from(items.number()?).unwrap_or(u32::MAX),
                 accepted: now.saturating_sub(items.number()?),
                 request: items.bytes()?,
@@ -180,25 +179,25 @@ impl RedisQueue {
         Ok(Claims { claimed, next_due })
     }
 
-    /// Lets attempts hold for [`LEASE`] from when this is called. Returns for each whether it is in progress.
+    /// Lets claims hold for [`LEASE`] from when this is called. Returns for each whether its attempt is in progress.
     ///
     /// # Errors
     /// If Redis does not answer.
-    pub async fn renew(&self, attempts: &[(Id, u32)]) -> Result<Vec<bool>> {
+    pub async fn renew(&self, claims: &[(Id, u64)]) -> Result<Vec<bool>> {
         let lease = LEASE.as_millis() as u64;
         let arguments = |call: &mut Cmd| {
             call.arg(lease);
-            attempts.iter().for_each(|(id, attempt)| _ = call.arg(id.to_string()).arg(*attempt));
+            claims.iter().for_each(|(id, claim)| _ = call.arg(id.to_string()).arg(*claim));
         };
         let mut items = Items::of(self.read(&RENEW, arguments).await?)?;
-        attempts.iter().map(|_| Ok(items.number()? == 1)).collect()
+        claims.iter().map(|_| Ok(items.number()? == 1)).collect()
     }
 
-    /// Ends an attempt. Returns whether it was still in progress.
+    /// Ends the attempt of this claim. Returns whether it was still in progress.
     ///
     /// # Errors
     /// If Redis does not answer. The call can be repeated: then it may return `false` because it has succeeded before.
-    pub async fn end(&self, id: Id, attempt: u32, end: &End, now: u64, keep: u64) -> Result<bool> {
+    pub async fn end(&self, id: Id, claim: u64, end: &End, now: u64, keep: u64) -> Result<bool> {
         let from_now = |time: u64| time.saturating_sub(now) as i64;
         let (what, text, pause) = match end {
             End::Delivered { answer } => ("delivered", &answer[..], -1),
@@ -208,7 +207,7 @@ impl RedisQueue {
         };
         let id = id.to_string();
         let arguments =
-            |call: &mut Cmd| _ = call.arg(&id).arg(attempt).arg(what).arg(text).arg(pause).arg(keep);
+            |call: &mut Cmd| _ = call.arg(&id).arg(claim).arg(what).arg(text).arg(pause).arg(keep);
         Ok(number(&self.write(&END, arguments).await?)? == 1)
     }
 
@@ -246,7 +245,7 @@ impl RedisQueue {
         number(&self.read(&EXPIRE, |call| _ = call.arg(max).arg(keep)).await?)
     }
 
-    /// Queues dead letters again, at most a thousand, for `ttl` milliseconds. Returns how many there were.
+    /// Queues dead letters again, at most [`MAX_DEAD_LETTERS`], for `ttl` milliseconds. Returns how many there were.
     ///
     /// # Errors
     /// If Redis does not answer.
@@ -254,7 +253,7 @@ impl RedisQueue {
         self.change_dead("retry", which, ttl).await
     }
 
-    /// Removes dead letters, at most a thousand. Returns how many there were.
+    /// Removes dead letters, at most [`MAX_DEAD_LETTERS`]. Returns how many there were.
     ///
     /// # Errors
     /// If Redis does not answer.

@@ -53,6 +53,7 @@ impl Transaction<'_> {
                 id: id(row, 1)?,
                 key: row.get(2)?,
                 consumer: consumer.to_owned(),
+                claim: unsigned(row.get(6)?) + 1,
                 attempt: u32::try_from(unsigned(row.get(3)?)).unwrap_or(u32::MAX).saturating_add(1),
                 accepted: unsigned(row.get(4)?),
                 request: Vec::new(),

@@ -1,19 +1,16 @@
 //! Attempts end, and messages leave the queue in other ways.
 
-use sluicegate_queue::{Cancelled, DeadLetters, End, Id, State};
+use sluicegate_queue::{Cancelled, DeadLetters, End, Id, MAX_DEAD_LETTERS, State};
 
 use crate::job::Times;
 use crate::rows::signed;
 use crate::transaction::{Count, Found, Transaction};
 
-/// So many dead letters are queued again or removed by one call, so that others do not wait for long.
-const MAX_DEAD_LETTERS: i64 = 1_000;
-
 impl Transaction<'_> {
     /// Ends an attempt, unless it is not in progress any more.
-    pub(crate) fn end(&mut self, id: Id, attempt: u32, end: &End, times: Times) -> rusqlite::Result<bool> {
+    pub(crate) fn end(&mut self, id: Id, claim: u64, end: &End, times: Times) -> rusqlite::Result<bool> {
         let Some(message) = self.find(id)? else { return Ok(false) };
-        if message.state != State::Claimed || message.attempts != attempt {
+        if message.state != State::Claimed || message.claims != claim {
             return Ok(false);
         }
         match end {
@@ -24,10 +21,10 @@ impl Transaction<'_> {
                 self.finish(&message, State::Failed, Some(reason), None, times)?;
             }
             End::Again { due, reason } => {
-                self.wait_again(&message, Some(signed(*due)), attempt, Some(reason))?;
+                self.wait_again(&message, Some(signed(*due)), message.attempts, Some(reason))?;
             }
             End::Released { until } => {
-                self.wait_again(&message, None, attempt.saturating_sub(1), None)?;
+                self.wait_again(&message, None, message.attempts.saturating_sub(1), None)?;
                 if let Some(until) = until {
                     let flow = (&message.limit, &message.consumer, signed(*until));
                     self.statements.pause_flow.execute(flow)?;
@@ -125,7 +122,7 @@ impl Transaction<'_> {
                 .collect()),
             DeadLetters::AllOf(limit) => self.names(
                 "SELECT id FROM messages WHERE lim = ?1 AND state = 4 ORDER BY number LIMIT ?2",
-                (limit, MAX_DEAD_LETTERS),
+                (limit, signed(MAX_DEAD_LETTERS)),
             ),
         }
     }

@@ -8,7 +8,7 @@ use sluicegate_queue::{Accepted, Bounds, Cancelled, Claimed, DeadLetters, End, I
 pub(crate) enum Change {
     Accept(Box<Message>, Bounds),
     Claim { limit: String, times: Times, max: usize },
-    End { id: Id, attempt: u32, end: End, times: Times },
+    End { id: Id, claim: u64, end: End, times: Times },
     Cancel { id: Id, owner: [u8; 32], times: Times },
     Expire { times: Times, max: usize },
     Retry { which: DeadLetters, now: u64, expires: u64 },

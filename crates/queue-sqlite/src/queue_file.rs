@@ -96,13 +96,13 @@ impl QueueFile {
         self.write_then(Change::Claim { limit: limit.to_owned(), times, max }, Answer::claimed, reply)
     }
 
-    /// Ends an attempt. A message that ends with it can be seen until `keep_until`. Returns whether the attempt was still in
+    /// Ends the attempt of this claim. A message that ends with it can be seen until `keep_until`. Returns whether the attempt was still in
     /// progress.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn end(&self, id: Id, attempt: u32, end: End, now: u64, keep_until: u64) -> Result<bool, QueueError> {
-        self.write(Change::End { id, attempt, end, times: Times { now, keep_until } }, Answer::ended)
+    pub fn end(&self, id: Id, claim: u64, end: End, now: u64, keep_until: u64) -> Result<bool, QueueError> {
+        self.write(Change::End { id, claim, end, times: Times { now, keep_until } }, Answer::ended)
     }
 
     /// The same without blocking: `reply` is called when the end is on disk.
@@ -111,14 +111,14 @@ impl QueueFile {
     /// If nothing is written, and `reply` not called.
     pub fn end_then(
         &self,
-        (id, attempt): (Id, u32),
+        (id, claim): (Id, u64),
         end: End,
         now: u64,
         keep_until: u64,
         reply: impl FnOnce(Result<bool, QueueError>) + Send + 'static,
     ) -> Result<(), QueueError> {
         let times = Times { now, keep_until };
-        self.write_then(Change::End { id, attempt, end, times }, Answer::ended, reply)
+        self.write_then(Change::End { id, claim, end, times }, Answer::ended, reply)
     }
 
     /// Cancels a message of this owner that waits. It can be seen until `keep_until`.

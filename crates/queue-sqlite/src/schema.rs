@@ -22,6 +22,7 @@ const TABLES: &str = "
         accepted INTEGER NOT NULL,
         expires INTEGER NOT NULL,
         attempts INTEGER NOT NULL,
+        claims INTEGER NOT NULL,    -- attempts and those that were released: the number of the last claim
         size INTEGER NOT NULL,
         ended INTEGER,
         keep_until INTEGER,             -- when a message that has ended is removed
@@ -61,7 +62,7 @@ const TABLES: &str = "
 ";
 
 const PROBES: [&str; 4] = [
-    "SELECT id, lim, key, consumer, owner, idempotency, content, ordered, ordinal, state, due, accepted, expires, attempts, size, \
+    "SELECT id, lim, key, consumer, owner, idempotency, content, ordered, ordinal, state, due, accepted, expires, attempts, claims, size, \
      ended, keep_until, reason, answer FROM messages LIMIT 1",
     "SELECT number, request FROM requests LIMIT 1",
     "SELECT lim, consumer, waiting, turn, ready, paused, due FROM flows LIMIT 1",

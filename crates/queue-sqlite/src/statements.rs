@@ -50,7 +50,7 @@ impl<'c> Statements<'c> {
             )?,
             add: prepare(
                 "INSERT INTO messages (id, lim, key, consumer, owner, idempotency, content, ordered, ordinal, state, due, accepted,
-                 expires, attempts, size) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, 0, ?13)",
+                 expires, attempts, claims, size) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12, 0, 0, ?13)",
             )?,
             add_request: prepare("INSERT INTO requests (number, request) VALUES (?1, ?2)")?,
             is_blocked: prepare(
@@ -70,7 +70,7 @@ impl<'c> Statements<'c> {
                 "SELECT consumer, turn FROM flows WHERE lim = ?1 AND ready = 1 ORDER BY turn, consumer LIMIT 1",
             )?,
             next_message: prepare(
-                "SELECT number, id, key, attempts, accepted, expires FROM messages
+                "SELECT number, id, key, attempts, accepted, expires, claims FROM messages
                  WHERE lim = ?1 AND consumer = ?2 AND state = 0 AND due <= ?3 ORDER BY due, number LIMIT 1",
             )?,
             next_due: prepare(
@@ -82,13 +82,13 @@ impl<'c> Statements<'c> {
             pause_flow: prepare(
                 "UPDATE flows SET ready = 0, paused = 1, due = ?3 WHERE lim = ?1 AND consumer = ?2",
             )?,
-            claim: prepare("UPDATE messages SET state = 2, attempts = attempts + 1 WHERE number = ?1")?,
+            claim: prepare("UPDATE messages SET state = 2, attempts = attempts + 1, claims = claims + 1 WHERE number = ?1")?,
             serve_flow: prepare(
                 "UPDATE flows SET waiting = waiting - 1, turn = ?3 + 1 WHERE lim = ?1 AND consumer = ?2",
             )?,
             set_turn: prepare("UPDATE queues SET turn = max(turn, ?2) WHERE lim = ?1")?,
             find: prepare(
-                "SELECT number, lim, key, consumer, owner, ordered, state, attempts, size FROM messages WHERE id = ?1",
+                "SELECT number, lim, key, consumer, owner, ordered, state, attempts, claims, size FROM messages WHERE id = ?1",
             )?,
             wait_again: prepare(
                 "UPDATE messages SET state = 0, due = coalesce(?2, due), attempts = ?3, reason = coalesce(?4, reason)

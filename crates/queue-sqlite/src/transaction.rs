@@ -26,6 +26,7 @@ pub(crate) struct Found {
     pub(crate) is_ordered: bool,
     pub(crate) state: State,
     pub(crate) attempts: u32,
+    pub(crate) claims: u64,
     pub(crate) size: i64,
 }
 
@@ -72,9 +73,7 @@ impl Transaction<'_> {
         match job {
             Change::Accept(message, bounds) => self.accept(message, *bounds).map(Answer::Accepted),
             Change::Claim { limit, times, max } => self.claim(limit, *times, *max).map(Answer::Claimed),
-            Change::End { id, attempt, end, times } => {
-                self.end(*id, *attempt, end, *times).map(Answer::Ended)
-            }
+            Change::End { id, claim, end, times } => self.end(*id, *claim, end, *times).map(Answer::Ended),
             Change::Cancel { id, owner, times } => self.cancel(*id, owner, *times).map(Answer::Cancelled),
             Change::Expire { times, max } => self.expire(*times, *max).map(Answer::Count),
             Change::Retry { which, now, expires } => self.retry(which, *now, *expires).map(Answer::Count),
@@ -96,7 +95,8 @@ impl Transaction<'_> {
                 is_ordered: row.get(5)?,
                 state: state(row, 6)?,
                 attempts: u32::try_from(unsigned(row.get(7)?)).unwrap_or(u32::MAX),
-                size: row.get(8)?,
+                claims: unsigned(row.get(8)?),
+                size: row.get(9)?,
             })
         };
         self.statements.find.query_row([&name.0[..]], read).optional()

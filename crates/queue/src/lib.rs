@@ -14,6 +14,7 @@ mod retries;
 pub use self::entry::{Entry, Figures, State};
 pub use self::id::Id;
 pub use self::message::{
-    Accepted, Bounds, Cancelled, Claimed, DeadLetters, End, Idempotency, MAX_OF_KEY, Message, Order, Refused,
+    Accepted, Bounds, Cancelled, Claimed, DeadLetters, End, Idempotency, MAX_DEAD_LETTERS, MAX_OF_KEY,
+    Message, Order, Refused,
 };
 pub use self::retries::{Next, Retries};

@@ -55,6 +55,9 @@ pub struct Bounds {
     pub max_bytes: u64,
 }
 
+/// So many dead letters are queued again or removed by one call, so that others do not wait for long.
+pub const MAX_DEAD_LETTERS: u64 = 1_000;
+
 /// So far the messages of a key are counted that are ahead of a new one.
 pub const MAX_OF_KEY: u64 = 100;
 
@@ -92,7 +95,9 @@ pub struct Claimed {
     pub key: Vec<u8>,
     /// Who it belongs to.
     pub consumer: String,
-    /// The number of this attempt, from 1.
+    /// The number of this claim: no other claim of the message has or had the same.
+    pub claim: u64,
+    /// The number of this attempt, from 1. Claims that were released are not counted.
     pub attempt: u32,
     /// When it was accepted.
     pub accepted: u64,

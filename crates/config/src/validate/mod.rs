@@ -62,6 +62,7 @@ use context::{Context, Known};
 use header_settings::{header_case, rate_limit_headers};
 pub(super) use plan::known as plans;
 use section::Section;
+pub use shape::FRAMING;
 
 /// The longest request head when nothing else is said.
 const MAX_HEAD: u64 = 32 << 10;

@@ -17,7 +17,7 @@ pub(super) enum Of {
 }
 
 /// Headers that frame a message or belong to one connection.
-const FRAMING: [&str; 10] = [
+pub const FRAMING: [&str; 10] = [
     "connection",
     "content-length",
     "expect",

@@ -14,7 +14,9 @@ use super::asking::Asking;
 use super::body::body;
 use super::query::parameter;
 use super::{Admin, Answer, not_with_that_method, problem, reply};
-use crate::queue::{Cancelled, DeadLetters, Entry, Id, Queue, QueueError, Queues, State, millis, time};
+use crate::queue::{
+    Cancelled, DeadLetters, Entry, Id, MAX_DEAD_LETTERS, Queue, QueueError, Queues, State, millis, time,
+};
 use crate::request::queue_status::document;
 use sluicegate_base::clock::rfc3339;
 use sluicegate_base::queue_event::QueueEvent;
@@ -25,9 +27,6 @@ const LARGEST: usize = 1 << 10;
 /// The requests of a page, and the most of them.
 const PAGE: usize = 100;
 const MAX_PAGE: usize = 1_000;
-
-/// So many dead letters are changed by one call.
-const AT_ONCE: u64 = 1_000;
 
 /// What is queued again or dropped: one request, or all dead letters.
 #[derive(Deserialize)]
@@ -157,7 +156,7 @@ impl Admin {
                     let count = self.change_failed(&queue, which.clone(), change).await?;
                     all += count;
                     // Those that fail again meanwhile are left.
-                    if count < AT_ONCE {
+                    if count < MAX_DEAD_LETTERS {
                         break all;
                     }
                 }
@@ -178,8 +177,7 @@ impl Admin {
             State::Failed => self.change_failed(queue, DeadLetters::One(entry.id), change).await,
             State::Waiting | State::Blocked if change == "drop" => {
                 let now = millis(self.shared.clock.now());
-                let keep = u64::try_from(queue.config.keep.as_millis()).unwrap_or(u64::MAX);
-                let cancelled = queue.state.cancel(entry.id, entry.owner, now, keep);
+                let cancelled = queue.state.cancel(entry.id, entry.owner, now, queue.keep());
                 match cancelled.await.map_err(|error| away(&error))? {
                     Cancelled::Done => Ok(1),
                     Cancelled::TooLate(state) => Err(too_late(state, change)),
@@ -197,9 +195,8 @@ impl Admin {
         change: &str,
     ) -> Result<u64, Answer> {
         let now = millis(self.shared.clock.now());
-        let ttl = u64::try_from(queue.config.ttl.as_millis()).unwrap_or(u64::MAX);
         let changed = match change {
-            "retry" => queue.state.retry(which, now, ttl).await,
+            "retry" => queue.state.retry(which, now, queue.ttl()).await,
             _ => queue.state.drop_failed(which).await,
         };
         changed.map_err(|error| away(&error))

@@ -1,5 +1,6 @@
 //! One attempt to deliver a request.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -10,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::held::Hold;
 use crate::queue::{
-    Claimed, End, Next, Queue, Retries, Sealed, StoredAnswer, StoredRequest, millis, of_characters,
+    Claimed, End, Next, Queue, Retries, Sealed, StoredAnswer, StoredRequest, StoredTls, millis, of_characters,
 };
 use crate::request::{Deferred, Delivery, Outcome, Services, retry_after};
 use sluicegate_auth::Answers;
@@ -63,26 +64,30 @@ impl Attempt {
         verdict: oneshot::Sender<Verdict>,
         hold: &Hold,
     ) -> Option<bool> {
-        let request = std::mem::take(&mut self.claimed.request);
-        let Some(delivery) = StoredRequest::decode(&request).ok().and_then(|request| self.prepare(request))
-        else {
-            let reason = "what is stored of it cannot be read by this release".to_owned();
-            self.fail(reason).await;
+        let stored = std::mem::take(&mut self.claimed.request);
+        let request = StoredRequest::decode(&stored).ok();
+        let sealed = request.as_ref().and_then(|request| request.open(self.queue.seal.as_ref()?));
+        let head = request.as_ref().and_then(|request| self.head(request, sealed.as_ref()));
+        let (Some(request), Some(head)) = (request, head) else {
+            self.fail("what is stored of it cannot be read by this release".to_owned()).await;
             return None;
         };
-        let (connection, parts) = delivery;
-        let connection = Rc::new(connection(&self.services, place));
-        let (head, body, id, answers) = parts;
+        let keys = request.keys(sealed.as_ref());
+        let StoredRequest { listener, peer, tls, request_id, identity, body, .. } = request;
+        let connection = Rc::new(connection(&self.services, (listener, peer, tls), place));
+        let id = RequestId::received(request_id.as_bytes());
+        let answers = Answers::of_accepted(identity, keys);
         let delivery = Delivery { connection: &connection, head, body, id, answers };
         let decided = |deferred: Option<Deferred>| {
             // Nobody waits for it if the queue is not served any more.
             _ = verdict.send(deferred.map_or(Verdict::Admitted, Verdict::Deferred));
         };
         let outcome = tokio::select! {
-            outcome = boxed_future(|| delivery.serve(&self.services, decided)) => Some(outcome),
-            () = self.queue.state.cut.notified() => None,
+            biased; // nothing is sent if the claim is lost before
             // Another gateway makes the attempt.
             () = hold.lost(self.services.process.clock) => return None,
+            () = self.queue.state.cut.notified() => None,
+            outcome = boxed_future(|| delivery.serve(&self.services, decided)) => Some(outcome),
         };
         let was_sent = match &outcome {
             Some(Outcome::Unsent(_)) => Some(false),
@@ -146,12 +151,11 @@ impl Attempt {
 
     /// Writes how the attempt ended, as often as it takes.
     async fn end(self, end: End) {
-        let keep = u64::try_from(self.queue.config.keep.as_millis()).unwrap_or(u64::MAX);
         let state = &self.queue.state;
-        let attempt = (self.claimed.id, self.claimed.attempt);
+        let claim = (self.claimed.id, self.claimed.claim);
         loop {
             let (now, end) = (self.now(), end.clone());
-            match state.end(attempt, end, now, keep).await {
+            match state.end(claim, end, now, self.queue.keep()).await {
                 Ok(_) => break,
                 // The process that has the file makes the attempt again.
                 Err(error) if error.is_handed_over() => break,
@@ -164,20 +168,11 @@ impl Attempt {
         }
     }
 
-    /// What is sent, and on which connection it would have come; `None` if it is no valid request.
-    #[allow(clippy::type_complexity, reason = "it is taken apart at once")]
-    fn prepare(
-        &self,
-        request: StoredRequest,
-    ) -> Option<(
-        impl FnOnce(&Services, CountGuard) -> Connection + use<>,
-        (RequestHead, bytes::Bytes, Option<RequestId>, Answers),
-    )> {
-        let sealed = self.queue.seal.as_ref().and_then(|seal| request.open(seal));
-        let keys = request.keys(sealed.as_ref());
-        let Sealed { headers: credentials, target, .. } = sealed.unwrap_or_default();
+    /// The head that is sent; `None` if it is no valid one.
+    fn head(&self, request: &StoredRequest, sealed: Option<&Sealed>) -> Option<RequestHead> {
         let mut headers = Headers::new();
-        for (name, value) in request.headers.iter().chain(&credentials) {
+        let credentials = sealed.map(|sealed| &sealed.headers);
+        for (name, value) in request.headers.iter().chain(credentials.into_iter().flatten()) {
             headers.append(name, of_characters(value));
         }
         if !headers.contains_key("idempotency-key") {
@@ -186,30 +181,32 @@ impl Attempt {
         if !request.body.is_empty() {
             headers.append("content-length", request.body.len().to_string());
         }
-        let head = RequestHead {
+        let target = sealed.and_then(|sealed| sealed.target.as_ref()).unwrap_or(&request.target);
+        Some(RequestHead {
             method: Method::from_bytes(request.method.as_bytes()).ok()?,
-            target: RequestTarget::origin(target.unwrap_or(request.target).as_bytes())?,
+            target: RequestTarget::origin(target.as_bytes())?,
             version: Version::HTTP_11,
             headers,
-        };
-        let (peer, listener, tls) = (request.peer, request.listener, request.tls);
-        let connection = move |services: &Services, place: CountGuard| {
-            let view = services.last_view();
-            let process = &services.process;
-            let of_process = Rc::new(Listener::new(listener, NO_GROUP));
-            let (configs, states) = (&view.snapshot.config.listeners, &view.snapshot.listener_states);
-            of_process.find_in(configs, states, &process.metrics, services.index);
-            let alone = CountGuard::one(&Arc::new(AtomicI64::new(0)), 1);
-            let alone = alone.unwrap_or_else(|| unreachable!("it counts to one"));
-            let mut connection = Connection::new(&services.worker, &of_process, peer, [place, alone]);
-            connection.tls = tls.map(|client| {
-                let client = client.map(|(subject, fingerprint)| ClientCertificate { subject, fingerprint });
-                Box::new(TlsSession::of_accepted(client))
-            });
-            connection
-        };
-        let id = RequestId::received(request.request_id.as_bytes());
-        let answers = Answers::of_accepted(request.identity, keys);
-        Some((connection, (head, request.body, id, answers)))
+        })
     }
+}
+
+/// The connection that a request came by, as far as it is stored.
+fn connection(
+    services: &Services,
+    (listener, peer, tls): (String, SocketAddr, Option<StoredTls>),
+    place: CountGuard,
+) -> Connection {
+    let view = services.last_view();
+    let listener = Rc::new(Listener::new(listener, NO_GROUP));
+    let (configs, states) = (&view.snapshot.config.listeners, &view.snapshot.listener_states);
+    listener.find_in(configs, states, &services.process.metrics, services.index);
+    let alone = CountGuard::one(&Arc::new(AtomicI64::new(0)), 1);
+    let alone = alone.unwrap_or_else(|| unreachable!("it counts to one"));
+    let mut connection = Connection::new(&services.worker, &listener, peer, [place, alone]);
+    connection.tls = tls.map(|client| {
+        let client = client.map(|(subject, fingerprint)| ClientCertificate { subject, fingerprint });
+        Box::new(TlsSession::of_accepted(client))
+    });
+    connection
 }

@@ -17,7 +17,7 @@ const MARGIN: Duration = Duration::from_secs(3);
 
 /// The attempts that a gateway holds.
 #[derive(Default)]
-pub(super) struct Held(RefCell<HashMap<(Id, u32), Rc<Hold>>>);
+pub(super) struct Held(RefCell<HashMap<(Id, u64), Rc<Hold>>>);
 
 /// One attempt.
 pub(super) struct Hold {
@@ -27,15 +27,15 @@ pub(super) struct Hold {
 
 impl Held {
     /// Holds an attempt that was claimed by a call that began at `begun`.
-    pub(super) fn hold(&self, attempt: (Id, u32), state: &QueueState, begun: Instant) -> Rc<Hold> {
+    pub(super) fn hold(&self, claim: (Id, u64), state: &QueueState, begun: Instant) -> Rc<Hold> {
         let hold = Rc::new(Hold { until: Cell::new(state.is_shared().then(|| begun + LEASE - MARGIN)) });
-        self.0.borrow_mut().insert(attempt, Rc::clone(&hold));
+        self.0.borrow_mut().insert(claim, Rc::clone(&hold));
         hold
     }
 
     /// The attempt has ended.
-    pub(super) fn release(&self, attempt: (Id, u32)) {
-        self.0.borrow_mut().remove(&attempt);
+    pub(super) fn release(&self, claim: (Id, u64)) {
+        self.0.borrow_mut().remove(&claim);
     }
 
     /// How many there are.
@@ -47,15 +47,15 @@ impl Held {
     pub(super) async fn keep(&self, state: &QueueState, clock: Clock) {
         loop {
             tokio::time::sleep(RENEW_EVERY).await;
-            let attempts: Vec<(Id, u32)> = self.0.borrow().keys().copied().collect();
-            if attempts.is_empty() {
+            let claims: Vec<(Id, u64)> = self.0.borrow().keys().copied().collect();
+            if claims.is_empty() {
                 continue;
             }
             let begun = instant(clock);
-            let Ok(renewed) = state.renew(&attempts).await else { continue }; // those in need are given up in time
+            let Ok(renewed) = state.renew(&claims).await else { continue }; // those in need are given up in time
             let holds = self.0.borrow();
-            for (attempt, is_held) in attempts.iter().zip(renewed) {
-                if let Some(hold) = holds.get(attempt) {
+            for (claim, is_held) in claims.iter().zip(renewed) {
+                if let Some(hold) = holds.get(claim) {
                     hold.until.set(Some(if is_held { begun + LEASE - MARGIN } else { begun }));
                 }
             }

@@ -37,6 +37,8 @@ const MAX_UNSENT: u32 = 8;
 /// That pause, in milliseconds; it doubles up to the longest.
 const PAUSE: u64 = 1_000;
 const LONGEST_PAUSE: u64 = 30_000;
+/// So often it is doubled at most.
+const MAX_DOUBLINGS: u32 = 5;
 
 /// What delivers the requests of queues on one worker.
 pub struct Deliveries {
@@ -136,7 +138,7 @@ impl Delivering {
             }
             let free = queue.config.concurrency.saturating_sub(self.held.len());
             if free == 0 {
-                self.ended.notified().await;
+                _ = tokio::time::timeout(CARE, self.ended.notified()).await;
                 continue;
             }
             let begun = held::instant(self.services.process.clock);
@@ -199,14 +201,14 @@ impl Delivering {
 
     /// Reads the figures of the queue, ends what has expired, and removes what ended long ago.
     async fn care(&self, queue: &Queue, now: u64) {
-        if let Err(error) = self.state.care(now, keep(queue)).await {
+        if let Err(error) = self.state.care(now, queue.keep()).await {
             self.failed(&error);
         }
     }
 
     async fn claim(&self, queue: &Queue, max: usize) -> Result<Vec<Claimed>, QueueError> {
         let now = self.now();
-        self.state.claim(now, keep(queue), max).await
+        self.state.claim(now, queue.keep(), max).await
     }
 
     /// Begins attempts, one after the other. Returns whether the limits have admitted all of them.
@@ -219,7 +221,7 @@ impl Delivering {
         let mut all = true;
         let mut claimed = claimed.into_iter();
         for one in claimed.by_ref() {
-            let name = (one.id, one.attempt);
+            let name = (one.id, one.claim);
             let attempt = Attempt::new(Rc::clone(&self.services), Arc::clone(queue), one);
             let Some(place) = self.budget.acquire() else {
                 let until = self.now() + PAUSE;
@@ -265,7 +267,7 @@ impl Delivering {
 /// An attempt in progress; it has ended when this is dropped.
 struct Ended {
     delivering: Rc<Delivering>,
-    name: (Id, u32),
+    name: (Id, u64),
     /// Whether a server took the request, if that was tried.
     was_sent: Option<bool>,
 }
@@ -280,7 +282,7 @@ impl Drop for Ended {
                 let unsent = delivering.unsent.get() + 1;
                 delivering.unsent.set(unsent);
                 if let Some(above) = unsent.checked_sub(MAX_UNSENT) {
-                    let pause = PAUSE.checked_shl(above).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);
+                    let pause = (PAUSE << above.min(MAX_DOUBLINGS)).min(LONGEST_PAUSE);
                     delivering.state.pause_until(delivering.now() + pause);
                 }
             }
@@ -288,9 +290,4 @@ impl Drop for Ended {
         }
         delivering.ended.notify_one();
     }
-}
-
-/// How long the outcome of a request can be read, in milliseconds.
-fn keep(queue: &Queue) -> u64 {
-    u64::try_from(queue.config.keep.as_millis()).unwrap_or(u64::MAX)
 }

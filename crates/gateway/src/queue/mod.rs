@@ -23,13 +23,13 @@ pub use self::open::{Queue, Queues};
 pub use self::remote::durability;
 pub use self::seal::Seal;
 pub use self::state::{QueueState, Serving, Standing};
-pub use self::stored::{Sealed, StoredAnswer, StoredRequest, Unreadable};
+pub use self::stored::{Sealed, StoredAnswer, StoredRequest, StoredTls, Unreadable};
 pub(crate) use self::stored::{characters, of_characters};
 pub use sluicegate_queue::{
     Accepted, Bounds, Claimed, End, Entry, Id, Idempotency, Message, Order, Refused, State,
 };
 pub use sluicegate_queue::{Cancelled, DeadLetters};
-pub use sluicegate_queue::{Figures, MAX_OF_KEY, Next, Retries};
+pub use sluicegate_queue::{Figures, MAX_DEAD_LETTERS, MAX_OF_KEY, Next, Retries};
 pub use sluicegate_queue_redis::{Durability, LEASE};
 
 /// A time in milliseconds since 1970, as queues have it.

@@ -176,11 +176,25 @@ impl Queues {
 }
 
 impl Queue {
+    /// How long a request may wait, in milliseconds.
+    pub fn ttl(&self) -> u64 {
+        milliseconds(self.config.ttl)
+    }
+
+    /// How long the outcome of a request can be read, in milliseconds.
+    pub fn keep(&self) -> u64 {
+        milliseconds(self.config.keep)
+    }
+
     /// Whether it is certain that no request waits in it.
     pub fn is_empty(&self) -> bool {
         // Of a queue that others fill, too, only the storage knows that.
         self.state.is_empty() && !(self.config.ordered && self.state.is_shared())
     }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn warn_of_orphan(place: &str, limit: &str, length: u64) {

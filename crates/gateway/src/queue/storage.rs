@@ -52,28 +52,28 @@ impl QueueState {
         })
     }
 
-    /// Says of each attempt whether it is still this process's. Whoever does not say so in time loses it.
+    /// Says of each claim whether it is still this process's. Whoever does not say so in time loses it.
     ///
     /// # Errors
     /// If the storage cannot be written.
-    pub async fn renew(&self, attempts: &[(Id, u32)]) -> Result<Vec<bool>, QueueError> {
+    pub async fn renew(&self, claims: &[(Id, u64)]) -> Result<Vec<bool>, QueueError> {
         match &self.storage {
-            Storage::File(_) => Ok(vec![true; attempts.len()]),
-            Storage::Redis(remote) => Ok(remote.queue.renew(attempts).await?),
+            Storage::File(_) => Ok(vec![true; claims.len()]),
+            Storage::Redis(remote) => Ok(remote.queue.renew(claims).await?),
         }
     }
 
-    /// Ends an attempt. Returns whether it was still in progress.
+    /// Ends the attempt of a claim. Returns whether it was still in progress.
     ///
     /// # Errors
     /// If the storage cannot be written.
-    pub async fn end(&self, attempt: (Id, u32), end: End, now: u64, keep: u64) -> Result<bool, QueueError> {
+    pub async fn end(&self, claim: (Id, u64), end: End, now: u64, keep: u64) -> Result<bool, QueueError> {
         let until = now.saturating_add(keep);
         let ended = match &self.storage {
             Storage::File(shared) => {
-                reply(|reply| shared.file.load().end_then(attempt, end, now, until, reply)).await?
+                reply(|reply| shared.file.load().end_then(claim, end, now, until, reply)).await?
             }
-            Storage::Redis(remote) => remote.queue.end(attempt.0, attempt.1, &end, now, keep).await?,
+            Storage::Redis(remote) => remote.queue.end(claim.0, claim.1, &end, now, keep).await?,
         };
         self.wake.notify_one();
         Ok(ended)

@@ -25,8 +25,8 @@ pub struct StoredRequest {
     pub listener: String,
     /// The peer of its connection.
     pub peer: SocketAddr,
-    /// Whether the connection had TLS, with the subject and the fingerprint of the client's certificate.
-    pub tls: Option<Option<(String, String)>>,
+    /// The TLS of the connection, if it had any.
+    pub tls: Option<StoredTls>,
     /// The identity of its sender.
     pub identity: StoredIdentity,
     /// The keys that it had under limits of these names, in full, in base64; those with secrets are in `sealed`.
@@ -38,6 +38,9 @@ pub struct StoredRequest {
     #[serde(skip)]
     pub body: Bytes,
 }
+
+/// The subject and the fingerprint of the client's certificate, if it sent one.
+pub type StoredTls = Option<(String, String)>;
 
 /// The secrets of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +72,7 @@ pub struct StoredAnswer {
 pub struct Unreadable;
 
 impl StoredRequest {
-    /// The largest body of a request with these bytes around it, for a first check without encoding it.
+    /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         encode(self, &self.body)
     }

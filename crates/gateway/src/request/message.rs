@@ -11,7 +11,7 @@ use sluicegate_auth::StoredIdentity;
 use sluicegate_base::file_watch::sha256;
 use sluicegate_base::incoming::Request;
 use sluicegate_base::message::RequestId;
-use sluicegate_config::{Config, form_decode, secret_parameters};
+use sluicegate_config::{Config, FRAMING, form_decode, secret_parameters};
 use sluicegate_downstream::{Connection, RequestBody, RequestBodyError};
 use sluicegate_observe::shown_key::ShownKeys;
 use sluicegate_upstream::ForwardError;
@@ -26,19 +26,6 @@ use crate::queue::{Id, Idempotency, Message, Order, Queue, Sealed, StoredRequest
 /// The header that says which requests are the same.
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// Header fields that belong to the connection, or that are made anew.
-const OF_CONNECTION: [&str; 10] = [
-    "connection",
-    "content-length",
-    "expect",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "http2-settings",
-];
 /// Header fields by which a trusted proxy says where a request comes from: without them it would come from the proxy.
 const OF_PROXY: [&str; 5] = ["forwarded", "host", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
 
@@ -73,7 +60,6 @@ pub(super) fn message(accepted: &Acceptance<'_, '_, '_>) -> Result<Message, &'st
     });
     let mut id = [0; 16];
     aws_lc_rs::rand::fill(&mut id).map_err(|_| "the system gives no random bytes")?;
-    let ttl = u64::try_from(queue.config.ttl.as_millis()).unwrap_or(u64::MAX);
     Ok(Message {
         id: Id(id),
         limit: queue.state.limit().to_owned(),
@@ -83,7 +69,7 @@ pub(super) fn message(accepted: &Acceptance<'_, '_, '_>) -> Result<Message, &'st
         idempotency,
         order: if queue.config.ordered { Order::Key } else { Order::None },
         accepted: now,
-        expires: now.saturating_add(ttl),
+        expires: now.saturating_add(queue.ttl()),
         request: stored.encode(),
     })
 }
@@ -171,7 +157,7 @@ fn stored(accepted: &Acceptance<'_, '_, '_>) -> Result<StoredRequest, &'static s
 
 /// Whether a header field without a credential is stored.
 fn is_kept(name: &str, queue: &Queue, request: Request<'_>) -> bool {
-    if OF_CONNECTION.contains(&name) {
+    if FRAMING.contains(&name) {
         return false;
     }
     let wanted = &queue.config.headers;

@@ -59,8 +59,8 @@ pub(super) async fn answer(view: &View, context: &RequestContext, request: Reque
     if head.method != Method::DELETE {
         return describe(&entry, limit, now);
     }
-    let (now_millis, keep) = (millis(now), u64::try_from(queue.config.keep.as_millis()).unwrap_or(u64::MAX));
-    match queue.state.cancel(id, asking, now_millis, keep).await {
+    let now_millis = millis(now);
+    match queue.state.cancel(id, asking, now_millis, queue.keep()).await {
         Ok(Cancelled::Done) => {
             let ended = Some(now_millis);
             describe(&Entry { state: State::Cancelled, ahead: 0, ended, ..entry }, limit, now)
@@ -82,12 +82,15 @@ async fn find(
     id: Id,
 ) -> Result<Option<(Arc<Queue>, Entry)>, QueueError> {
     let Some(queues) = &view.snapshot.queues else { return Ok(None) };
+    let mut failed = None;
     for queue in queues.storages() {
-        if let Some(entry) = queue.state.get(id, millis(context.now())).await? {
-            return Ok(queues.named(&entry.limit).map(|queue| (Arc::clone(queue), entry)));
+        match queue.state.get(id, millis(context.now())).await {
+            Ok(Some(entry)) => return Ok(queues.named(&entry.limit).map(|queue| (Arc::clone(queue), entry))),
+            Ok(None) => {}
+            Err(error) => failed = Some(error), // it may be in another one
         }
     }
-    Ok(None)
+    failed.map_or(Ok(None), Err)
 }
 
 /// The digest of whoever asks, as if the request were one to a route with this limit; `None` if it proves nobody or lacks the

@@ -26,30 +26,15 @@ if length + figure('failed') >= tonumber(max_length) or bytes + #request > tonum
 end
 local time, before = now(), of_key(key)
 local ahead = math.max(figure('accepted') - figure('ended'), 0)
-local number = figure('accepted') + 1
-local is_blocked = false
-if ordered == '1' then
-    for _, other in ipairs(redis.call('ZRANGE', Q .. 'key:' .. key, 0, 99)) do
-        if redis.call('HGET', key_of(other), 'ordered') == '1' then
-            is_blocked = true
-            break
-        end
-    end
-end
-local expires = time + ttl
+count('accepted', 1)
+count('bytes', #request)
+local number = figure('accepted')
 redis.call('HSET', key_of(id), 'number', number, 'key', key, 'consumer', consumer, 'owner', owner, 'ordered', ordered,
-    'state', is_blocked and BLOCKED or WAITING, 'due', time, 'accepted', time, 'expires', expires, 'attempts', 0,
-    'size', #request)
+    'accepted', time, 'claims', 0, 'size', #request)
 redis.call('SET', Q .. 'request:' .. id, request)
 if idempotency ~= '' then
     redis.call('HSET', key_of(id), 'idempotency', idempotency, 'content', content)
     redis.call('HSET', Q .. 'idempotency', idempotency, id)
 end
-redis.call('ZADD', Q .. 'key:' .. key, number, id)
-redis.call('ZADD', Q .. 'open', number, id)
-redis.call('ZADD', Q .. 'expiry', expires, id)
-count('accepted', 1)
-count('length', 1)
-count('bytes', #request)
-if not is_blocked then join({id = id, number = number, consumer = consumer, due = time}) end
+enter({id = id, number = number, key = key, consumer = consumer, ordered = ordered == '1', due = time, expires = time + ttl})
 return {id, ahead, before, 0}

@@ -1,5 +1,5 @@
 -- ARGV: the most messages, how long a claim holds, how long what ends can be seen. Answers {when the next message may be due
--- from now, or -1; for each message: id, key, consumer, attempt, time since it was accepted, request}.
+-- from now, or -1; for each message: id, key, consumer, claim, attempt, time since it was accepted, request}.
 local max, lease, keep = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local MAX_IN_VAIN = 1000
 local time = now()
@@ -28,8 +28,8 @@ while taken < max and in_vain < MAX_IN_VAIN do
     local due = redis.call('ZRANGEBYSCORE', Q .. 'waiting:' .. consumer, '-inf', time, 'LIMIT', 0, 1)[1]
     local message = due and find(string.sub(due, 17))
     if message and message.expires > time then
-        local attempt = message.attempts + 1
-        redis.call('HSET', key_of(message.id), 'state', CLAIMED, 'attempts', attempt)
+        local claim, attempt = message.claims + 1, message.attempts + 1
+        redis.call('HSET', key_of(message.id), 'state', CLAIMED, 'claims', claim, 'attempts', attempt)
         leave(message)
         if redis.call('HEXISTS', Q .. 'turns', consumer) == 1 then
             redis.call('HSET', Q .. 'turns', consumer, turn + 1)
@@ -38,10 +38,9 @@ while taken < max and in_vain < MAX_IN_VAIN do
         if turn > figure('turn') then redis.call('HSET', Q .. 'figures', 'turn', turn) end
         redis.call('ZREM', Q .. 'expiry', message.id)
         redis.call('ZADD', Q .. 'claimed', time + lease, message.id)
-        local accepted = redis.call('HGET', key_of(message.id), 'accepted')
         local request = redis.call('GET', Q .. 'request:' .. message.id)
         taken = taken + 1
-        for _, value in ipairs({message.id, message.key, consumer, attempt, time - accepted, request or ''}) do
+        for _, value in ipairs({message.id, message.key, consumer, claim, attempt, time - message.accepted, request or ''}) do
             claimed[#claimed + 1] = value
         end
     elseif message then

@@ -27,12 +27,13 @@ end
 -- The message of this name, without its request; nil if there is none.
 local function find(id)
     local found = redis.call('HMGET', key_of(id), 'number', 'key', 'consumer', 'owner', 'ordered', 'state', 'due',
-        'attempts', 'size', 'expires')
+        'attempts', 'size', 'expires', 'claims', 'accepted')
     if not found[1] then return nil end
     return {
         id = id, number = tonumber(found[1]), key = found[2], consumer = found[3], owner = found[4],
         ordered = found[5] == '1', state = tonumber(found[6]), due = tonumber(found[7]), attempts = tonumber(found[8]),
-        size = tonumber(found[9]), expires = tonumber(found[10]),
+        size = tonumber(found[9]), expires = tonumber(found[10]), claims = tonumber(found[11]),
+        accepted = tonumber(found[12]),
     }
 end
 
@@ -62,17 +63,27 @@ local function leave(message)
     end
 end
 
--- The oldest message of a key that is blocked waits for its turn from now on.
+-- The message is in the queue from now on, with no attempts: it waits for its turn, or, if the order counts, until the earlier ones
+-- of its key have ended.
+local function enter(message)
+    local id, key, number = message.id, message.key, message.number
+    local is_blocked = message.ordered and redis.call('EXISTS', Q .. 'ordered:' .. key) == 1
+    redis.call('HSET', key_of(id), 'state', is_blocked and BLOCKED or WAITING, 'due', message.due, 'expires', message.expires,
+        'attempts', 0)
+    redis.call('ZADD', Q .. 'key:' .. key, number, id)
+    redis.call('ZADD', Q .. 'open', number, id)
+    redis.call('ZADD', Q .. 'expiry', message.expires, id)
+    if message.ordered then redis.call('ZADD', Q .. 'ordered:' .. key, number, id) end
+    count('length', 1)
+    if not is_blocked then join(message) end
+end
+
+-- The oldest message of a key whose order counts waits for its turn from now on.
 local function promote(key)
-    for _, id in ipairs(redis.call('ZRANGE', Q .. 'key:' .. key, 0, 99)) do
-        local message = find(id)
-        if message and message.ordered then
-            if message.state == BLOCKED then
-                redis.call('HSET', key_of(id), 'state', WAITING)
-                join(message)
-            end
-            return
-        end
+    local message = find(redis.call('ZRANGE', Q .. 'ordered:' .. key, 0, 0)[1] or '')
+    if message and message.state == BLOCKED then
+        redis.call('HSET', key_of(message.id), 'state', WAITING)
+        join(message)
     end
 end
 
@@ -83,6 +94,7 @@ local function finish(message, state, time, keep, reason, answer)
     redis.call('ZREM', Q .. 'expiry', message.id)
     redis.call('ZREM', Q .. 'open', message.id)
     redis.call('ZREM', Q .. 'key:' .. message.key, message.id)
+    redis.call('ZREM', Q .. 'ordered:' .. message.key, message.id)
     redis.call('HSET', key_of(message.id), 'state', state, 'ended', time)
     if reason then redis.call('HSET', key_of(message.id), 'reason', reason) end
     if answer then redis.call('SET', Q .. 'answer:' .. message.id, answer) end

@@ -10,27 +10,12 @@ for _, id in ipairs(ids) do
         if what == 'drop' then
             remove(message)
         else
-            local is_blocked = false
-            if message.ordered then
-                for _, other in ipairs(redis.call('ZRANGE', Q .. 'key:' .. message.key, 0, 99)) do
-                    if redis.call('HGET', key_of(other), 'ordered') == '1' then
-                        is_blocked = true
-                        break
-                    end
-                end
-            end
             redis.call('ZREM', Q .. 'failed', id)
-            redis.call('HSET', key_of(id), 'state', is_blocked and BLOCKED or WAITING, 'due', time, 'expires', time + ttl,
-                'attempts', 0)
             redis.call('HDEL', key_of(id), 'ended')
-            redis.call('ZADD', Q .. 'key:' .. message.key, message.number, id)
-            redis.call('ZADD', Q .. 'open', message.number, id)
-            redis.call('ZADD', Q .. 'expiry', time + ttl, id)
             count('failed', -1)
-            count('length', 1)
             count('ended', -1)
-            message.due = time
-            if not is_blocked then join(message) end
+            message.due, message.expires = time, time + ttl
+            enter(message)
         end
     end
 end

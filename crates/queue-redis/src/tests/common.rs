@@ -149,9 +149,9 @@ impl Store {
         self.with(limit, async |queue| Ok(queue.claim(now, keep.saturating_sub(now), max).await?.claimed))
     }
 
-    pub(crate) fn end(&self, id: Id, attempt: u32, end: End, now: u64, keep: u64) -> Result<bool> {
+    pub(crate) fn end(&self, id: Id, claim: u64, end: End, now: u64, keep: u64) -> Result<bool> {
         self.set_clock(now);
-        self.with(LIMIT, async |queue| queue.end(id, attempt, &end, now, keep.saturating_sub(now)).await)
+        self.with(LIMIT, async |queue| queue.end(id, claim, &end, now, keep.saturating_sub(now)).await)
     }
 
     pub(crate) fn cancel(&self, id: Id, owner: [u8; 32], now: u64, keep: u64) -> Result<Cancelled> {

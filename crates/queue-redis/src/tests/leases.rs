@@ -15,15 +15,13 @@ fn a_claim_that_is_not_renewed_is_left_to_others() {
     let first = claim(NOW);
     assert_eq!((numbers(&first), first[0].attempt), (vec![1], 1));
     assert_eq!(claim(NOW + lease - 1), []);
-    let renew =
-        |attempt: u32| store.with(LIMIT, async |queue| queue.renew(&[(id(1), attempt)]).await).unwrap();
+    let renew = |claim: u64| store.with(LIMIT, async |queue| queue.renew(&[(id(1), claim)]).await).unwrap();
     assert_eq!(renew(1), [true]);
     assert_eq!(claim(NOW + lease), [], "it was renewed");
     let second = claim(NOW + 2 * lease);
     assert_eq!((numbers(&second), second[0].attempt), (vec![1], 2));
     assert_eq!(renew(1), [false]);
-    let end =
-        |attempt: u32| store.end(id(1), attempt, End::Delivered { answer: vec![1] }, NOW, LATER).unwrap();
+    let end = |claim: u64| store.end(id(1), claim, End::Delivered { answer: vec![1] }, NOW, LATER).unwrap();
     assert!(!end(1), "the attempt is another gateway's now");
     assert!(end(2));
 }

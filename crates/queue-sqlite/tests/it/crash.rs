@@ -42,7 +42,7 @@ fn deliver(file: &QueueFile, rounds: usize, mut delivered: impl FnMut(u64)) {
     for _ in 0..rounds {
         for claimed in file.claim(LIMIT, NOW, LATER, 3).unwrap() {
             let end = End::Delivered { answer: Vec::new() };
-            assert!(file.end(claimed.id, claimed.attempt, end, NOW, LATER).unwrap());
+            assert!(file.end(claimed.id, claimed.claim, end, NOW, LATER).unwrap());
             delivered(numbers(std::slice::from_ref(&claimed))[0]);
         }
     }

@@ -55,7 +55,7 @@ fn a_failed_attempt_waits_and_the_last_one_is_a_dead_letter() {
     assert_eq!(file.retry(DeadLetters::AllOf(LIMIT.to_owned()), NOW + 300, LATER).unwrap(), 1);
     let claimed = file.claim(LIMIT, NOW + 300, LATER, 1).unwrap();
     assert_eq!((claimed[0].attempt, claimed[0].request.as_slice()), (1, &b"request 1"[..]));
-    assert!(file.end(id(1), 1, End::Failed { reason: "again".to_owned() }, NOW, LATER).unwrap());
+    assert!(file.end(id(1), 3, End::Failed { reason: "again".to_owned() }, NOW, LATER).unwrap());
     assert_eq!(file.drop_failed(DeadLetters::One(id(1))).unwrap(), 1);
     assert_eq!(file.get(id(1)).unwrap(), None);
     let figures = file.figures().unwrap()[0].1;
@@ -67,10 +67,34 @@ fn an_attempt_that_was_not_made_does_not_count() {
     let (_folder, path) = place();
     let file = open(&path);
     accept(&file, message(1, "a"));
-    for _ in 0..3 {
+    for number in 1..=3 {
         let claimed = file.claim(LIMIT, NOW, LATER, 1).unwrap();
-        assert_eq!(claimed[0].attempt, 1);
-        assert!(file.end(id(1), 1, End::Released { until: None }, NOW, LATER).unwrap());
+        assert_eq!((claimed[0].claim, claimed[0].attempt), (number, 1));
+        let release = |claim| file.end(id(1), claim, End::Released { until: None }, NOW, LATER).unwrap();
+        assert!(!release(number - 1), "a call that is repeated does not end the next attempt");
+        assert!(release(number));
+    }
+}
+
+#[test]
+fn messages_whose_order_counts_wait_for_each_other_only() {
+    let (_folder, path) = place();
+    let file = open(&path);
+    accept(&file, message(1, "a"));
+    assert_eq!(claim(&file, NOW), [1]);
+    assert!(file.end(id(1), 1, End::Failed { reason: "no".to_owned() }, NOW, LATER).unwrap());
+    let ordered = |number| Message { order: Order::Key, ..message(number, "a") };
+    (2..=150).for_each(|number| _ = accept(&file, message(number, "a")));
+    (151..=153).for_each(|number| _ = accept(&file, ordered(number)));
+    assert_eq!(file.retry(DeadLetters::One(id(1)), NOW, LATER).unwrap(), 1);
+    let now = NOW + 1;
+    let all = file.claim(LIMIT, now, LATER, 1_000).unwrap();
+    assert_eq!(all.len(), 151, "all but the last two");
+    for number in 151..=153 {
+        assert_eq!(state(&file, number), State::Claimed, "{number}");
+        assert!(file.end(id(number), 1, End::Delivered { answer: Vec::new() }, now, LATER).unwrap());
+        let next: &[u64] = if number < 153 { &[number + 1] } else { &[] };
+        assert_eq!(claim(&file, now), next);
     }
 }
 

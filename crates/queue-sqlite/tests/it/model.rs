@@ -26,6 +26,7 @@ struct Known {
     due: u64,
     expires: u64,
     attempts: u32,
+    claims: u64,
 }
 
 fn call() -> impl Strategy<Value = Call> {
@@ -96,6 +97,7 @@ proptest! {
                     let order = if ordered { Order::Key } else { Order::None };
                     let known = Known {
                         number, key: consumer, ordered, state: State::Waiting, due: now, expires, attempts: 0,
+                        claims: 0,
                     };
                     all.push(known);
                     if is_blocked(&all, all.len() - 1) {
@@ -124,7 +126,8 @@ proptest! {
                         prop_assert!(pauses[usize::from(known.key)] <= now, "a consumer without a turn has one");
                         known.state = State::Claimed;
                         known.attempts += 1;
-                        prop_assert_eq!(one.attempt, known.attempts);
+                        known.claims += 1;
+                        prop_assert_eq!((one.attempt, one.claim), (known.attempts, known.claims));
                     }
                     let is_due = |known: &Known| {
                         known.state == State::Waiting && known.due <= now && pauses[usize::from(known.key)] <= now
@@ -133,7 +136,7 @@ proptest! {
                 }
                 Call::End(at, how) => {
                     let Some(at) = (!all.is_empty()).then(|| at % all.len()) else { continue };
-                    let attempt = all[at].attempts;
+                    let (attempt, claim) = (all[at].attempts, all[at].claims);
                     let reason = "reason".to_owned();
                     let end = match how {
                         0 => End::Delivered { answer: vec![1] },
@@ -143,7 +146,10 @@ proptest! {
                         _ => End::Released { until: Some(now + 7) },
                     };
                     let was_taken = all[at].state == State::Claimed;
-                    let ended = file.end(id(all[at].number), attempt, end, now, LATER).unwrap();
+                    let number = id(all[at].number);
+                    let earlier = file.end(number, claim.saturating_sub(1), end.clone(), now, LATER).unwrap();
+                    prop_assert!(!earlier, "a claim that has ended ends again");
+                    let ended = file.end(number, claim, end, now, LATER).unwrap();
                     prop_assert_eq!(ended, was_taken);
                     if was_taken {
                         match how {
