@@ -113,6 +113,10 @@ impl AdminClient {
         let Reply { status, body } = self.get(path)?;
         let value: Value = serde_json::from_str(&body).unwrap_or_default();
         match status {
+            200 if value.is_null() => Err(format!(
+                "http://{} is no admin API: its answer to {path} is not JSON (see --admin)",
+                self.host
+            )),
             200 => Ok(value),
             _ => Err(format!(
                 "the admin API at http://{} answers {status} to {path}: {}",

@@ -34,7 +34,7 @@ pub(super) enum Command {
         #[command(flatten)]
         admin: AdminOptions,
     },
-    /// Print a request as JSON, with the answer to it
+    /// Print a request as JSON, with a token also the answer to it
     #[command(after_help = "Example:\n  sluicegate queue get orders 0123456789abcdef0123456789abcdef")]
     Get {
         /// The limit whose queue it is

@@ -28,8 +28,8 @@ use sluicegate_gateway::limit::{self, Decided, DecidedLimit, Decision, Limit, Se
 use sluicegate_gateway::request::early_reject::EarlyReject;
 use sluicegate_gateway::request::limit_selection::{LimitSelection, SkipReason};
 use sluicegate_gateway::request::matching::{Matching, Step};
-use sluicegate_gateway::request::queued_by;
 use sluicegate_gateway::request::verdict::Matched;
+use sluicegate_gateway::request::{may_queue_request, queued_by};
 use sluicegate_gateway::snapshot::Snapshot;
 use sluicegate_observe::access_log::Outcome;
 use sluicegate_route::keys::KeyText;
@@ -233,7 +233,7 @@ impl<'s> Replay<'s> {
         }
         if let Some(at) = self.queues.deliver(&selection.selected, self.now) {
             let one = &selection.selected[at];
-            if one.limit.config.queue.as_ref().is_some_and(|queue| queue.accepts_all) {
+            if may_queue_request(one, &request.parts) {
                 self.queues.push(one, self.now);
                 self.counts[one.index].queued += 1;
                 return Row {

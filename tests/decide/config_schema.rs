@@ -22,6 +22,7 @@ const BEYOND: &[(&str, &str)] = &[
     ("`queue` and", "fields that depend on others"),
     ("a queue is kept in one place", "fields that depend on others"),
     ("credentials in Redis need", "fields that depend on others"),
+    ("have the same queue", "names that depend on others"),
     ("does not fit into", "fields that depend on others"),
     ("`max_body` of a queue", "bounds of values with units"),
     ("`fair` and", "fields that depend on others"),

@@ -168,6 +168,8 @@ fn what_is_not_delivered_in_time_expires() {
     let at = location(&post(&gateway, "/", &[], b"x"));
     until("it has expired", || (gateway.get(&at).status == 410).then_some(()));
     assert_eq!(gateway.get(&at).json()["state"], "expired");
+    let expired = [("limit", "l"), ("event", "expired")];
+    assert_eq!(gateway.metric("sluicegate_queue_events_total", &expired), 1.0);
     until("it is forgotten", || (gateway.get(&at).status == 404).then_some(()));
     assert_eq!(upstream.seen().len(), 1);
 }
@@ -237,6 +239,17 @@ fn a_repeated_request_is_queued_once() {
     let reused = send("\"a\"", b"two");
     assert_eq!((reused.status, &reused.problem()["reason"]), (422, &"idempotency_key_reused".into()));
     assert_eq!(gateway.admin_get("/queues").json()[0]["length"], 2);
+    // What was cancelled can be sent again, and what has ended says so.
+    assert_eq!(gateway.ask("DELETE", &first, &[]).status, 200);
+    let second = location(&send("\"a\"", b"one"));
+    assert_ne!(second, first);
+    gateway.reload(&file("", "key: ip, rate: 50/s, accept: 202, queue: {file: queue.db}"));
+    outcome(&gateway, &second, &[], "delivered");
+    gateway.reload(&file("", "key: ip, rate: 1/h, accept: 202, queue: {file: queue.db}"));
+    until("the limit is used up", || (send("\"c\"", b"x").status == 202).then_some(()));
+    let again = send("\"a\"", b"one");
+    assert_eq!(location(&again), second);
+    assert_eq!((&again.json()["state"], &again.json()["position"]), (&"delivered".into(), &Value::Null));
 }
 
 /// Whoever needs an answer now gets one.

@@ -229,6 +229,45 @@ fn seen_header(seen: &crate::harness::Seen, name: &str) -> Option<String> {
     seen.head.one(name).map(str::to_owned)
 }
 
+/// A request that another limit of its route does not admit yet does not hold up those that have nothing to do with that limit.
+#[test]
+fn a_limit_of_one_route_does_not_hold_up_the_others() {
+    let upstream = Upstream::echoing();
+    let gateway = Setup::default().upstream(&upstream).start(
+        "limits:\n  l: {key: 'header:X-Client', rate: 2/s, burst: 1, accept: 202, queue: {file: queue.db}}\n  \
+         slow: {key: global, rate: 1/h, burst: 1}\nupstreams:\n  api: {servers: [\"http://{upstream}\"]}\nroutes:\n  \
+         - {name: slow, match: {path: /slow}, upstream: api, limits: [l, slow]}\n  - {name: api, upstream: api, limits: [l]}\n",
+    );
+    let send = |client: &str, target: &str| post(&gateway, target, &[("X-Client", client)], b"x");
+    assert_eq!(send("a", "/").status, 200);
+    let waits = location(&send("a", "/slow"));
+    assert_eq!(send("b", "/slow").status, 200, "what is queued has not been charged");
+    sleep(Duration::from_millis(1_000)); // the queue has met the limit that refuses
+    assert_eq!(send("c", "/").status, 200);
+    let at = location(&send("c", "/"));
+    outcome(&gateway, &at, &[("X-Client", "c")], "delivered");
+    assert_eq!(gateway.ask("GET", &waits, &[("X-Client", "a")]).json()["attempts"], 0);
+}
+
+/// Requests whose secrets cannot be read are not sent without them: they wait for the key.
+#[test]
+fn what_cannot_be_decrypted_is_not_sent() {
+    let upstream = Upstream::echoing();
+    let yaml = file("", &QUEUE.replace("queue.db", "queue.db, keep_credentials: true, key_file: one.key"))
+        .replace("20/s", "1/h");
+    let gateway = Setup::default().upstream(&upstream).start(&yaml);
+    let of_alice = [("Authorization", "Bearer alice")];
+    assert_eq!(post(&gateway, "/", &of_alice, b"").status, 200);
+    let at = location(&post(&gateway, "/", &of_alice, b"x"));
+    gateway.reload(&yaml.replace("one.key", "other.key").replace("1/h", "20/s"));
+    let document = outcome(&gateway, &at, &of_alice, "failed");
+    assert!(document["reason"].as_str().unwrap().contains("key_file"), "{document}");
+    gateway.reload(&yaml.replace("1/h", "20/s"));
+    assert_eq!(gateway.admin_post("/queues/l/retry", "{\"all\": true}").json()["changed"], 1);
+    outcome(&gateway, &at, &of_alice, "delivered");
+    assert_eq!(upstream.seen().last().unwrap().head.one("authorization"), Some("Bearer alice"));
+}
+
 /// A reload keeps what is queued. A limit without a queue leaves its requests in the file until it has one again, and a route
 /// that is gone makes dead letters.
 #[test]
@@ -239,7 +278,7 @@ fn reloads_lose_nothing() {
     assert_eq!(post(&gateway, "/", &[], b"").status, 200);
     let all: Vec<String> = (0..3).map(|_| location(&post(&gateway, "/old", &[], b"x"))).collect();
     gateway.reload(&yaml.replace("accept: 202, queue: {file: queue.db}", "mode: enforce"));
-    assert!(gateway.times_logged("3 requests of the limit `l` are not delivered") >= 1);
+    assert!(gateway.times_logged("3 requests of the limit `l` will not be delivered") >= 1);
     assert_eq!(post(&gateway, "/", &[], b"x").status, 429);
     gateway.reload(&yaml.replace("path: /*", "path: /new"));
     assert_eq!(gateway.admin_get("/queues").json()[0]["length"], 3, "the pace is that of the limit");

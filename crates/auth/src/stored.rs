@@ -15,6 +15,8 @@ use super::jwt::{StoredToken, Verified};
 pub struct StoredIdentity {
     /// The name of the consumer.
     pub consumer: Option<String>,
+    /// The name of the consumer whose API key the request had.
+    pub key_owner: Option<String>,
     /// The plan of the consumer.
     pub plan: Option<String>,
     /// What was kept of the token, if there was one.
@@ -31,6 +33,7 @@ impl StoredIdentity {
         let admission = identity.admission.as_deref();
         Self {
             consumer: identity.consumer().map(str::to_owned),
+            key_owner: identity.key.map(|key| key.name.to_owned()),
             plan: identity.consumer_plan().map(str::to_owned),
             token: identity.token.as_deref().map(Verified::store),
             rate: admission.and_then(|admission| admission.rate.as_deref()).map(str::to_owned),
@@ -49,7 +52,7 @@ impl StoredIdentity {
             cost: self.cost,
         };
         Identity {
-            key: self.consumer.as_deref().and_then(|name| consumers?.named(name)),
+            key: self.key_owner.as_deref().and_then(|name| consumers?.named(name)),
             token: self.token.as_ref().map(|token| Arc::new(Verified::restore(token))),
             admission: (admission != Admission::default()).then(|| Arc::new(admission)),
         }

@@ -17,5 +17,9 @@ named_enum! {
         Delivered = "delivered",
         /// The request was given up: it is a dead letter.
         Failed = "failed",
+        /// Its time was over before it could be delivered.
+        Expired = "expired",
+        /// Its owner or an operator cancelled it.
+        Cancelled = "cancelled",
     }
 }

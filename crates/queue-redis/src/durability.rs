@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::{Cmd, Value};
-use sluicegate_redis_link::Line;
+use sluicegate_redis_link::{CallError, Line};
 
 /// How safely a server keeps what it has accepted, as far as it says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,22 +22,25 @@ pub struct Durability {
 
 impl Durability {
     /// What the server says.
-    pub(crate) async fn of(line: &Line, within: Duration) -> Self {
-        let config = |name: &str| {
-            let mut command = redis::cmd("CONFIG");
-            command.arg("GET").arg(name);
-            command
+    ///
+    /// # Errors
+    /// If it does not answer. What it refuses to say is not known.
+    pub(crate) async fn of(line: &Line, within: Duration) -> Result<Self, CallError> {
+        let ask = async |command: &Cmd| match line.command(command, within).await {
+            Ok(value) => Ok(Some(value)),
+            Err(CallError::Refused(_)) => Ok(None),
+            Err(error) => Err(error),
         };
-        let setting = async |name: &str| text_of(line.command(&config(name), within).await.ok()?);
+        let setting = async |name: &str| {
+            let value = ask(redis::cmd("CONFIG").arg("GET").arg(name)).await?;
+            Ok::<_, CallError>(value.and_then(text_of))
+        };
         let info = async |section: &str| {
-            let mut command = redis::cmd("INFO");
-            command.arg(section);
-            let value = line.command(&command, within).await.ok()?;
-            match value {
-                Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
-                Value::VerbatimString { text, .. } => Some(text),
+            Ok::<_, CallError>(match ask(redis::cmd("INFO").arg(section)).await? {
+                Some(Value::BulkString(bytes)) => String::from_utf8(bytes).ok(),
+                Some(Value::VerbatimString { text, .. }) => Some(text),
                 _ => None,
-            }
+            })
         };
         let field = |info: &Option<String>, name: &str| {
             let lines = info.as_deref().unwrap_or_default().lines();
@@ -46,18 +49,18 @@ impl Durability {
                 .find(|(known, _)| *known == name)
                 .map(|(_, v)| v.trim().to_owned())
         };
-        let (server, replication) = (info("server").await, info("replication").await);
+        let (server, replication) = (info("server").await?, info("replication").await?);
         let version = field(&server, "redis_version").unwrap_or_default();
         let mut numbers = version.split('.').filter_map(|part| part.parse::<u32>().ok());
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        let policy = setting("maxmemory-policy").await;
-        Self {
-            appends: setting("appendonly").await.map(|value| value == "yes"),
-            syncs_always: setting("appendfsync").await.is_some_and(|value| value == "always"),
+        let policy = setting("maxmemory-policy").await?;
+        Ok(Self {
+            appends: setting("appendonly").await?.map(|value| value == "yes"),
+            syncs_always: setting("appendfsync").await?.is_some_and(|value| value == "always"),
             has_wait_aof: version >= (7, 2),
             replicas: field(&replication, "connected_slaves").and_then(|n| n.parse().ok()).unwrap_or(0),
             evicts: policy.is_some_and(|policy| policy != "noeviction" && !policy.starts_with("volatile-")),
-        }
+        })
     }
 
     /// What may be lost, in words; `None` if nothing is, as long as the disk works.
@@ -82,20 +85,21 @@ impl Durability {
         }
     }
 
-    /// The command that confirms that what was written is safe, if it is not safe at once.
-    pub(crate) fn confirmation(self, within: Duration) -> Option<Cmd> {
+    /// The commands that confirm that what was written is safe, as far as it is not safe at once: on disk, and on a replica.
+    pub(crate) fn confirmations(self, within: Duration) -> Vec<Cmd> {
         let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-        let replicas = u64::from(self.replicas > 0);
+        let mut commands = Vec::new();
         if self.has_wait_aof && self.appends == Some(true) && !self.syncs_always {
             let mut command = redis::cmd("WAITAOF");
             command.arg(1).arg(0).arg(millis);
-            return Some(command);
+            commands.push(command);
         }
-        (replicas > 0).then(|| {
+        if self.replicas > 0 {
             let mut command = redis::cmd("WAIT");
-            command.arg(replicas).arg(millis);
-            command
-        })
+            command.arg(1).arg(millis);
+            commands.push(command);
+        }
+        commands
     }
 }
 

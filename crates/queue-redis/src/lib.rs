@@ -13,7 +13,7 @@
 //! | `…:request:ID`, `…:answer:ID` | string | its request until it has ended, and the answer to it |
 //! | `…:open`, `…:failed` | sorted set | the messages that have not ended, and the dead letters, by number |
 //! | `…:key:KEY` | sorted set | the messages of a key that have not ended, by number |
-//! | `…:ordered:KEY` | sorted set | those of them whose order counts: all but the first are blocked |
+//! | `…:ordered:KEY` | sorted set | those of them whose order counts: all but one are blocked |
 //! | `…:waiting:CONSUMER` | sorted set | those of a consumer that wait for their turn, by the time when they are due |
 //! | `…:turns` | hash | the turn of each consumer who has messages waiting |
 //! | `…:ready`, `…:asleep` | sorted set | consumers by turn, and those of whom nothing is due by the time when it is |
@@ -33,4 +33,4 @@ use tests::common;
 
 pub use self::durability::Durability;
 pub use self::error::RedisQueueError;
-pub use self::redis_queue::{Claims, LEASE, RedisQueue};
+pub use self::redis_queue::{LEASE, RedisQueue};

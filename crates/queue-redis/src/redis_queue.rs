@@ -1,16 +1,18 @@
 //! The queue of a name, which several gateways share.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 use sluicegate_counters_redis::{Clock, Locator, Settings};
 use sluicegate_queue::{
-    Accepted, Bounds, Cancelled, Claimed, DeadLetters, End, Entry, Figures, Id, MAX_DEAD_LETTERS, MAX_OF_KEY,
-    Message, Order, Refused, State,
+    Accepted, Bounds, Cancelled, Claimed, Claims, DeadLetters, End, Entry, Figures, Id, MAX_DEAD_LETTERS,
+    MAX_OF_KEY, Message, Order, Overdue, Refused, State,
 };
 use sluicegate_redis_link::{Line, Script, State as Connection, keep};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::durability::Durability;
 use crate::error::RedisQueueError;
@@ -22,6 +24,10 @@ pub const LEASE: Duration = Duration::from_secs(15);
 
 /// The longest time for an answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest time until a message is stored, confirmations included.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(4);
+/// The longest time for a confirmation: with `appendfsync everysec` the disk has what was written after a second or more.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
 /// So often a call is made that may be repeated.
 const ATTEMPTS: u32 = 3;
 
@@ -37,17 +43,8 @@ pub struct RedisQueue {
     accepting: Arc<Line>,
     base: String,
     limit: String,
-    durability: Arc<Mutex<Option<Durability>>>,
+    durability: watch::Sender<Option<Durability>>,
     _tasks: JoinSet<()>,
-}
-
-/// Messages that were claimed.
-#[derive(Debug)]
-pub struct Claims {
-    /// The messages.
-    pub claimed: Vec<Claimed>,
-    /// In how many milliseconds another one may be due; `None` if none waits.
-    pub next_due: Option<u64>,
 }
 
 impl std::fmt::Debug for RedisQueue {
@@ -65,19 +62,20 @@ impl RedisQueue {
         let tag = format!("queue:{name}");
         let base = format!("{}:{{{tag}}}:", settings.prefix);
         let (line, accepting) = (Arc::new(Line::default()), Arc::new(Line::default()));
-        let durability = Arc::new(Mutex::new(None));
+        let durability = watch::Sender::new(None);
         let mut tasks = JoinSet::new();
-        for line in [&line, &accepting] {
-            let locator = Locator::new(settings.clone(), *clock, &tag);
-            tasks.spawn(keep(Arc::clone(line), locator));
+        // A confirmation makes everything behind it wait, also the check whether the server answers.
+        let patient = Settings { timeout: settings.timeout.max(ACCEPT_TIMEOUT), ..settings.clone() };
+        for (line, settings) in [(&line, settings.clone()), (&accepting, patient)] {
+            tasks.spawn(keep(Arc::clone(line), Locator::new(settings, *clock, &tag)));
         }
-        tasks.spawn(watch(Arc::clone(&accepting), Arc::clone(&durability), base.clone()));
+        tasks.spawn(follow_durability(Arc::clone(&accepting), durability.clone(), base.clone()));
         Self { line, accepting, base, limit: limit.to_owned(), durability, _tasks: tasks }
     }
 
     /// How safely the server keeps what it has accepted; `None` while that is not known.
     pub fn durability(&self) -> Option<Durability> {
-        *self.durability.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.durability.borrow()
     }
 
     /// Stores a message, as safely as the server is set up for. A request that an earlier one has stored is not stored again.
@@ -99,14 +97,13 @@ impl RedisQueue {
             call.arg(message.expires.saturating_sub(message.accepted));
             call.arg(&message.request).arg(bounds.max_length).arg(bounds.max_bytes).arg(MAX_OF_KEY);
         };
+        let until = Instant::now() + ACCEPT_TIMEOUT;
         let mut attempt = 1;
         let value = loop {
-            match self.accept_once(&arguments).await {
+            match self.accept_once(&arguments, until).await {
                 Ok(value) => break value,
                 // The same message is stored once, however often it comes.
-                Err(RedisQueueError::Away(_) | RedisQueueError::Unconfirmed(_)) if attempt < ATTEMPTS => {
-                    attempt += 1
-                }
+                Err(RedisQueueError::Away(_)) if attempt < ATTEMPTS && Instant::now() < until => attempt += 1,
                 Err(error) => return Err(error),
             }
         };
@@ -117,10 +114,12 @@ impl RedisQueue {
             "conflict" => Ok(Err(Refused::Conflict)),
             _ => {
                 let id = first.parse().map_err(|_| RedisQueueError::Content("an id was expected"))?;
+                let state = items.state()?;
                 let (ahead, of_key, is_duplicate) = (items.number()?, items.number()?, items.number()? == 1);
                 // What an attempt of this call has stored is no duplicate.
                 Ok(Ok(Accepted {
                     id,
+                    state,
                     ahead,
                     of_key,
                     is_duplicate: is_duplicate && (attempt == 1 || id != message.id),
@@ -129,29 +128,26 @@ impl RedisQueue {
         }
     }
 
-    async fn accept_once(&self, arguments: &impl Fn(&mut Cmd)) -> Result<Value> {
-        let durability =
-            self.durability().ok_or_else(|| RedisQueueError::Away("it was not reached yet".into()))?;
-        let keys = [self.base.as_str()];
-        let Some(confirmation) = durability.confirmation(TIMEOUT / 2) else {
-            return Ok(self.accepting.write(&ACCEPT, &keys, arguments, TIMEOUT).await?);
+    async fn accept_once(&self, arguments: &impl Fn(&mut Cmd), until: Instant) -> Result<Value> {
+        self.accepting.link(until).await?;
+        let mut known = self.durability.subscribe();
+        let durability = tokio::time::timeout_at(until, known.wait_for(Option::is_some)).await;
+        let durability = durability.ok().and_then(|known| *known.ok()?);
+        let unknown = || RedisQueueError::Away("it does not say how safe a request is".into());
+        let confirmations = durability.ok_or_else(unknown)?.confirmations(CONFIRM_TIMEOUT);
+        let (keys, left) = ([self.base.as_str()], until.saturating_duration_since(Instant::now()));
+        let called = self.accepting.call_once_then(&ACCEPT, &keys, arguments, &confirmations, left);
+        let (value, confirmed) = called.await?;
+        let is_confirmed = |answer: &Value| match answer {
+            Value::Int(count) => *count > 0,
+            Value::Array(counts) => matches!(counts.first(), Some(Value::Int(count)) if *count > 0),
+            _ => false,
         };
-        let (value, confirmed) =
-            self.accepting.write_then(&ACCEPT, &keys, arguments, &confirmation, TIMEOUT).await?;
-        let count = match confirmed {
-            Value::Int(count) => count,
-            Value::Array(counts) => counts.first().map_or(0, |count| match count {
-                Value::Int(count) => *count,
-                _ => 0,
-            }),
-            _ => 0,
-        };
-        match count {
-            0 => Err(RedisQueueError::Unconfirmed(
-                "neither the disk nor a replica has confirmed a request in time".into(),
-            )),
-            _ => Ok(value),
+        if !confirmed.iter().all(is_confirmed) {
+            let why = "the disk or a replica has not confirmed a request in time";
+            return Err(RedisQueueError::Unconfirmed(why.into()));
         }
+        Ok(value)
     }
 
     /// Begins an attempt for each of at most `max` messages that are due. It holds for [`LEASE`] from when this is called, unless it is
@@ -161,9 +157,11 @@ impl RedisQueue {
     /// If Redis does not answer. Messages that were claimed all the same are claimed again after the lease.
     pub async fn claim(&self, now: u64, keep: u64, max: usize) -> Result<Claims> {
         let lease = LEASE.as_millis() as u64;
-        let value = self.write(&CLAIM, |call| _ = call.arg(max).arg(lease).arg(keep)).await?;
+        let value = self.call_once(&CLAIM, |call| _ = call.arg(max).arg(lease).arg(keep)).await?;
         let mut items = Items::of(value)?;
-        let next_due = u64::try_from(items.signed()?).ok();
+        let until_next = u64::try_from(items.signed()?).ok();
+        let next_due = until_next.map(|millis| if millis == 0 { 0 } else { now.saturating_add(millis) });
+        let expired = items.number()?;
         let mut claimed = Vec::new();
         while !items.is_empty() {
             claimed.push(Claimed {
@@ -176,7 +174,7 @@ impl RedisQueue {
                 request: items.bytes()?,
             });
         }
-        Ok(Claims { claimed, next_due })
+        Ok(Claims { claimed, expired, next_due })
     }
 
     /// Lets claims hold for [`LEASE`] from when this is called. Returns for each whether its attempt is in progress.
@@ -189,7 +187,7 @@ impl RedisQueue {
             call.arg(lease);
             claims.iter().for_each(|(id, claim)| _ = call.arg(id.to_string()).arg(*claim));
         };
-        let mut items = Items::of(self.read(&RENEW, arguments).await?)?;
+        let mut items = Items::of(self.call_repeatable(&RENEW, arguments).await?)?;
         claims.iter().map(|_| Ok(items.number()? == 1)).collect()
     }
 
@@ -208,7 +206,7 @@ impl RedisQueue {
         let id = id.to_string();
         let arguments =
             |call: &mut Cmd| _ = call.arg(&id).arg(claim).arg(what).arg(text).arg(pause).arg(keep);
-        Ok(number(&self.write(&END, arguments).await?)? == 1)
+        Ok(number(&self.call_once(&END, arguments).await?)? == 1)
     }
 
     /// Lets at most `max` consumers that are paused have a turn again. Returns how many there were.
@@ -216,7 +214,7 @@ impl RedisQueue {
     /// # Errors
     /// If Redis does not answer.
     pub async fn wake(&self, max: usize) -> Result<u64> {
-        number(&self.read(&WAKE, |call| _ = call.arg(max)).await?)
+        number(&self.call_repeatable(&WAKE, |call| _ = call.arg(max)).await?)
     }
 
     /// Cancels a message of this owner that waits.
@@ -225,7 +223,7 @@ impl RedisQueue {
     /// If Redis does not answer.
     pub async fn cancel(&self, id: Id, owner: &[u8; 32], keep: u64) -> Result<Cancelled> {
         let (id, owner) = (id.to_string(), hex(owner));
-        let value = self.write(&CANCEL, |call| _ = call.arg(&id).arg(&owner).arg(keep)).await?;
+        let value = self.call_once(&CANCEL, |call| _ = call.arg(&id).arg(&owner).arg(keep)).await?;
         let answer = Items::of(Value::Array(vec![value]))?.text()?;
         match answer.as_str() {
             "done" => Ok(Cancelled::Done),
@@ -237,12 +235,14 @@ impl RedisQueue {
         }
     }
 
-    /// Ends at most `max` messages whose time is over, and removes as many that are to be forgotten. Returns how many there were.
+    /// Ends at most `max` messages whose time is over, and removes as many that ended long ago.
     ///
     /// # Errors
     /// If Redis does not answer.
-    pub async fn expire(&self, keep: u64, max: usize) -> Result<u64> {
-        number(&self.read(&EXPIRE, |call| _ = call.arg(max).arg(keep)).await?)
+    pub async fn expire(&self, keep: u64, max: usize) -> Result<Overdue> {
+        let answer = self.call_repeatable(&EXPIRE, |call| _ = call.arg(max).arg(keep)).await?;
+        let mut items = Items::of(answer)?;
+        Ok(Overdue { expired: items.number()?, removed: items.number()? })
     }
 
     /// Queues dead letters again, at most [`MAX_DEAD_LETTERS`], for `ttl` milliseconds. Returns how many there were.
@@ -267,7 +267,7 @@ impl RedisQueue {
             DeadLetters::AllOf(_) => String::new(),
         };
         let arguments = |call: &mut Cmd| _ = call.arg(what).arg(&id).arg(MAX_DEAD_LETTERS).arg(ttl);
-        number(&self.write(&DEAD, arguments).await?)
+        number(&self.call_once(&DEAD, arguments).await?)
     }
 
     /// The message of this name.
@@ -290,7 +290,7 @@ impl RedisQueue {
     }
 
     async fn entries(&self, arguments: impl Fn(&mut Cmd), now: u64) -> Result<Vec<Entry>> {
-        let mut items = Items::of(self.read(&LIST, arguments).await?)?;
+        let mut items = Items::of(self.call_repeatable(&LIST, arguments).await?)?;
         let (server, ended) = (items.number()?, items.number()?);
         let shift = now.cast_signed() - server.cast_signed();
         let mut entries = Vec::new();
@@ -305,7 +305,7 @@ impl RedisQueue {
     /// # Errors
     /// If Redis does not answer.
     pub async fn figures(&self, now: u64) -> Result<Figures> {
-        let mut items = Items::of(self.read(&FIGURES, |_| ()).await?)?;
+        let mut items = Items::of(self.call_repeatable(&FIGURES, |_| ()).await?)?;
         let (length, bytes, failed) = (items.number()?, items.number()?, items.number()?);
         let age = u64::try_from(items.signed()?).ok();
         Ok(Figures { length, bytes, failed, oldest: age.map(|age| now.saturating_sub(age)) })
@@ -317,31 +317,43 @@ impl RedisQueue {
     /// If Redis does not answer.
     pub async fn has_backlog(&self, key: &[u8], in_order: bool) -> Result<bool> {
         let key = hex(key);
-        let value = self.read(&BACKLOG, |call| _ = call.arg(&key).arg(u8::from(in_order))).await?;
+        let value = self.call_repeatable(&BACKLOG, |call| _ = call.arg(&key).arg(u8::from(in_order))).await?;
         Ok(number(&value)? == 1)
     }
 
-    async fn read(&self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Value> {
-        Ok(self.line.read(script, &[&self.base], arguments, TIMEOUT).await?)
+    async fn call_repeatable(&self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Value> {
+        Ok(self.line.call_repeatable(script, &[&self.base], arguments, TIMEOUT).await?)
     }
 
-    async fn write(&self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Value> {
-        Ok(self.line.write(script, &[&self.base], arguments, TIMEOUT).await?)
+    async fn call_once(&self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Value> {
+        Ok(self.line.call_once(script, &[&self.base], arguments, TIMEOUT).await?)
     }
 }
 
 /// Finds out, for each connection, how safely its server keeps what it has accepted, and warns of what may be lost.
-async fn watch(line: Arc<Line>, durability: Arc<Mutex<Option<Durability>>>, base: String) {
+async fn follow_durability(line: Arc<Line>, durability: watch::Sender<Option<Durability>>, base: String) {
     let mut states = line.states();
-    let mut warned = None;
+    let (mut of_link, mut warned) = (None, None);
     loop {
-        let is_up = matches!(&*states.borrow_and_update(), Connection::Up(_));
-        let found = if is_up { Some(Durability::of(&line, TIMEOUT).await) } else { None };
-        if let Some(risk) = found.and_then(Durability::risk).filter(|risk| warned != Some(*risk)) {
-            tracing::warn!("the queue {base} in Redis: {risk}");
-            warned = Some(risk);
+        let link = match &*states.borrow_and_update() {
+            Connection::Up(link) => Some(Arc::clone(link)),
+            _ => None,
+        };
+        let is_same = of_link.as_ref().zip(link.as_ref()).is_some_and(|(of, is)| Arc::ptr_eq(of, is));
+        if !is_same {
+            durability.send_replace(None);
+            of_link = None;
         }
-        *durability.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        if let Some(link) = link
+            && let Ok(found) = Durability::of(&line, TIMEOUT).await
+        {
+            if let Some(risk) = found.risk().filter(|risk| warned != Some(*risk)) {
+                tracing::warn!("the queue {base} in Redis: {risk}");
+                warned = Some(risk);
+            }
+            durability.send_replace(Some(found));
+            of_link = Some(link);
+        }
         // Replicas come and go without a new connection.
         let changed = tokio::time::timeout(Duration::from_secs(1), states.changed()).await;
         if matches!(changed, Ok(Err(_))) {

@@ -47,6 +47,11 @@ impl Items {
         self.text()?.parse().map_err(|_| RedisQueueError::Content("an id was expected"))
     }
 
+    pub(crate) fn state(&mut self) -> Read<State> {
+        let state = u8::try_from(self.number()?).ok().and_then(State::of);
+        state.ok_or(RedisQueueError::Content("a state was expected"))
+    }
+
     /// A message of the script `list.lua`. `ended` is how many messages of the queue have ended; times are shifted from the clock of
     /// the server by `shift`.
     pub(crate) fn entry(&mut self, limit: &str, ended: u64, shift: i64) -> Read<Entry> {
@@ -55,8 +60,7 @@ impl Items {
         let number = self.number()?;
         let consumer = self.text()?;
         let owner = unhex(&self.bytes()?).ok_or(RedisQueueError::Content("an owner was expected"))?;
-        let state = u8::try_from(self.number()?).ok().and_then(State::of);
-        let state = state.ok_or(RedisQueueError::Content("a state was expected"))?;
+        let state = self.state()?;
         let attempts = u32::try_from(self.number()?).unwrap_or(u32::MAX);
         let (accepted, expires, due) = (time(self.number()?), time(self.number()?), time(self.number()?));
         let ended_at = self.text()?;
@@ -68,7 +72,7 @@ impl Items {
             consumer,
             owner,
             state,
-            ahead: if state.has_ended() { 0 } else { (number - 1).saturating_sub(ended) },
+            ahead: if state.has_ended() { 0 } else { number.saturating_sub(1).saturating_sub(ended) },
             attempts,
             accepted,
             expires,

@@ -3,7 +3,7 @@
 use rusqlite::OptionalExtension;
 use sluicegate_queue::{Accepted, Bounds, Id, MAX_OF_KEY, Message, Order, Refused, State};
 
-use crate::rows::{id, signed, unsigned};
+use crate::rows::{id, signed, state, unsigned};
 use crate::transaction::{Count, Transaction};
 
 /// The figures of a queue that matter to a new message.
@@ -21,6 +21,7 @@ struct Known {
     id: Id,
     /// Whether it is the same request.
     is_same: bool,
+    state: State,
     ordinal: u64,
     limit: String,
     key: Vec<u8>,
@@ -33,8 +34,16 @@ impl Transaction<'_> {
         message: &Message,
         bounds: Bounds,
     ) -> rusqlite::Result<Result<Accepted, Refused>> {
-        if let Some(known) = self.known(message)? {
-            return self.duplicate(&known);
+        match self.known(message)? {
+            // The client has a right to try again.
+            Some(known)
+                if matches!(known.state, State::Expired | State::Cancelled) && known.id != message.id =>
+            {
+                self.has_changed = true;
+                self.statements.forget_idempotency.execute([&known.id.0[..]])?;
+            }
+            Some(known) => return self.duplicate(&known),
+            None => {}
         }
         let limit = message.limit.as_str();
         let queue = self.queue(limit)?.unwrap_or_default();
@@ -46,9 +55,9 @@ impl Transaction<'_> {
         }
         self.statements.add_queue.execute([limit])?;
         let of_key = self.of_key(limit, &message.key)?;
-        self.store(message, queue.accepted)?;
+        let state = self.store(message, queue.accepted)?;
         let ahead = queue.accepted.saturating_sub(queue.ended);
-        Ok(Ok(Accepted { id: message.id, ahead, of_key, is_duplicate: false }))
+        Ok(Ok(Accepted { id: message.id, state, ahead, of_key, is_duplicate: false }))
     }
 
     /// A message that has the name or the `Idempotency-Key` of this one.
@@ -67,6 +76,7 @@ impl Transaction<'_> {
                 ordinal: unsigned(row.get(3)?),
                 limit: row.get(4)?,
                 key: row.get(5)?,
+                state: state(row, 6)?,
             })
         };
         self.statements.known.query_row((&message.id.0[..], key), read).optional()
@@ -78,9 +88,9 @@ impl Transaction<'_> {
             return Ok(Err(Refused::Conflict));
         }
         let ended = self.queue(&known.limit)?.unwrap_or_default().ended;
-        let ahead = known.ordinal.saturating_sub(ended);
+        let ahead = if known.state.has_ended() { 0 } else { known.ordinal.saturating_sub(ended) };
         let of_key = self.of_key(&known.limit, &known.key)?;
-        Ok(Ok(Accepted { id: known.id, ahead, of_key, is_duplicate: true }))
+        Ok(Ok(Accepted { id: known.id, state: known.state, ahead, of_key, is_duplicate: true }))
     }
 
     /// How many messages of a key have not ended.
@@ -101,7 +111,7 @@ impl Transaction<'_> {
         self.statements.queue.query_row([limit], read).optional()
     }
 
-    fn store(&mut self, message: &Message, ordinal: u64) -> rusqlite::Result<()> {
+    fn store(&mut self, message: &Message, ordinal: u64) -> rusqlite::Result<State> {
         let (limit, size) = (message.limit.as_str(), signed(message.request.len() as u64));
         let is_ordered = message.order == Order::Key;
         let is_blocked = is_ordered && self.statements.is_blocked.exists((limit, &message.key, 0))?;
@@ -124,9 +134,9 @@ impl Transaction<'_> {
         let number = self.connection.last_insert_rowid();
         self.statements.add_request.execute((number, &message.request))?;
         self.count(limit, &Count { length: 1, bytes: size, accepted: 1, ..Count::default() })?;
-        match is_blocked {
-            true => Ok(()),
-            false => self.join_flow(limit, &message.consumer),
+        if !is_blocked {
+            self.join_flow(limit, &message.consumer)?;
         }
+        Ok(state)
     }
 }

@@ -1,7 +1,7 @@
 //! Attempts begin.
 
 use rusqlite::OptionalExtension;
-use sluicegate_queue::{Claimed, State};
+use sluicegate_queue::{Claimed, Claims, State};
 
 use crate::job::Times;
 use crate::rows::{id, signed, unsigned};
@@ -20,9 +20,9 @@ struct Due {
 impl Transaction<'_> {
     /// Begins an attempt for each of at most `max` messages of a queue that are due, of each consumer in turn. Messages whose
     /// time is over are ended.
-    pub(crate) fn claim(&mut self, limit: &str, times: Times, max: usize) -> rusqlite::Result<Vec<Claimed>> {
+    pub(crate) fn claim(&mut self, limit: &str, times: Times, max: usize) -> rusqlite::Result<Claims> {
         self.statements.wake_flows.execute((limit, signed(times.now)))?;
-        let (mut all, mut in_vain) = (Vec::new(), 0);
+        let (mut all, mut expired, mut in_vain) = (Vec::new(), 0, 0);
         while all.len() < max && in_vain < MAX_IN_VAIN {
             let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
             let Some((consumer, turn)) = self.statements.next_flow.query_row([limit], read).optional()?
@@ -34,6 +34,7 @@ impl Transaction<'_> {
                 Some(Due { claimed: Claimed { id, .. }, .. }) => {
                     if let Some(message) = self.find(id)? {
                         self.finish(&message, State::Expired, None, None, times)?;
+                        expired += 1;
                     }
                     in_vain += 1;
                 }
@@ -43,7 +44,15 @@ impl Transaction<'_> {
                 }
             }
         }
-        Ok(all)
+        let next_due = match all.is_empty() {
+            true => {
+                let due: Option<i64> =
+                    self.statements.next_due_of_all.query_row([limit], |row| row.get(0))?;
+                due.map(unsigned)
+            }
+            false => None,
+        };
+        Ok(Claims { claimed: all, expired, next_due })
     }
 
     /// The message of a flow that is due first.
@@ -72,7 +81,9 @@ impl Transaction<'_> {
         self.statements.remove_flow.execute((limit, &claimed.consumer))?;
         self.statements.set_turn.execute((limit, turn))?;
         let request = "SELECT request FROM requests WHERE number = ?1";
-        claimed.request = self.connection.query_row(request, [number], |row| row.get(0))?;
+        // It is there, unless somebody else has edited the file.
+        let request = self.connection.query_row(request, [number], |row| row.get(0)).optional()?;
+        claimed.request = request.unwrap_or_default();
         Ok(claimed)
     }
 

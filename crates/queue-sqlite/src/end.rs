@@ -1,6 +1,6 @@
 //! Attempts end, and messages leave the queue in other ways.
 
-use sluicegate_queue::{Cancelled, DeadLetters, End, Id, MAX_DEAD_LETTERS, State};
+use sluicegate_queue::{Cancelled, DeadLetters, End, Id, MAX_DEAD_LETTERS, Overdue, State};
 
 use crate::job::Times;
 use crate::rows::signed;
@@ -59,12 +59,12 @@ impl Transaction<'_> {
         }
     }
 
-    /// Ends messages whose time is over, and removes those that ended long ago. Returns how many there were.
-    pub(crate) fn expire(&mut self, times: Times, max: usize) -> rusqlite::Result<u64> {
+    /// Ends messages of a queue whose time is over, and removes those of all queues that ended long ago.
+    pub(crate) fn expire(&mut self, limit: &str, times: Times, max: usize) -> rusqlite::Result<Overdue> {
         let (now, max) = (signed(times.now), signed(max as u64));
         let late = self.names(
-            "SELECT id FROM messages WHERE state < 2 AND expires <= ?1 ORDER BY expires LIMIT ?2",
-            (now, max),
+            "SELECT id FROM messages WHERE lim = ?3 AND state < 2 AND expires <= ?1 ORDER BY expires LIMIT ?2",
+            (now, max, limit),
         )?;
         for id in &late {
             if let Some(message) = self.find(*id)? {
@@ -78,7 +78,7 @@ impl Transaction<'_> {
         for id in &old {
             self.remove(*id)?;
         }
-        Ok((late.len() + old.len()) as u64)
+        Ok(Overdue { expired: late.len() as u64, removed: old.len() as u64 })
     }
 
     /// Queues dead letters again, with no attempts.

@@ -1,7 +1,9 @@
 //! What is written.
 
 use crate::error::QueueError;
-use sluicegate_queue::{Accepted, Bounds, Cancelled, Claimed, DeadLetters, End, Id, Message, Refused};
+use sluicegate_queue::{
+    Accepted, Bounds, Cancelled, Claims, DeadLetters, End, Id, Message, Overdue, Refused,
+};
 
 /// One change of the file.
 #[derive(Debug)]
@@ -10,7 +12,7 @@ pub(crate) enum Change {
     Claim { limit: String, times: Times, max: usize },
     End { id: Id, claim: u64, end: End, times: Times },
     Cancel { id: Id, owner: [u8; 32], times: Times },
-    Expire { times: Times, max: usize },
+    Expire { limit: String, times: Times, max: usize },
     Retry { which: DeadLetters, now: u64, expires: u64 },
     Drop(DeadLetters),
     Wake(String),
@@ -21,10 +23,11 @@ pub(crate) enum Change {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Accepted(Result<Accepted, Refused>),
-    Claimed(Vec<Claimed>),
+    Claimed(Claims),
     /// Whether the attempt was still in progress.
     Ended(bool),
     Cancelled(Cancelled),
+    Overdue(Overdue),
     /// How many messages were changed.
     Count(u64),
 }
@@ -34,7 +37,7 @@ impl Answer {
         if let Self::Accepted(accepted) = self { Ok(accepted) } else { Err(self.unexpected()) }
     }
 
-    pub(crate) fn claimed(self) -> Result<Vec<Claimed>, QueueError> {
+    pub(crate) fn claimed(self) -> Result<Claims, QueueError> {
         if let Self::Claimed(claimed) = self { Ok(claimed) } else { Err(self.unexpected()) }
     }
 
@@ -44,6 +47,10 @@ impl Answer {
 
     pub(crate) fn cancelled(self) -> Result<Cancelled, QueueError> {
         if let Self::Cancelled(cancelled) = self { Ok(cancelled) } else { Err(self.unexpected()) }
+    }
+
+    pub(crate) fn overdue(self) -> Result<Overdue, QueueError> {
+        if let Self::Overdue(overdue) = self { Ok(overdue) } else { Err(self.unexpected()) }
     }
 
     pub(crate) fn count(self) -> Result<u64, QueueError> {

@@ -79,14 +79,6 @@ pub(crate) fn figures(connection: &Connection) -> Result<Vec<(String, Figures)>,
     Ok(all.collect::<rusqlite::Result<_>>()?)
 }
 
-/// When the next message of a queue may be due, 0 if one may be now; `None` if none waits.
-pub(crate) fn next_due(connection: &Connection, limit: &str) -> Result<Option<u64>, QueueError> {
-    let sql = "SELECT CASE WHEN EXISTS (SELECT 1 FROM flows WHERE lim = ?1 AND ready = 1) THEN 0
-               ELSE (SELECT min(due) FROM flows WHERE lim = ?1 AND ready = 0) END";
-    let due: Option<i64> = connection.query_row(sql, [limit], |row| row.get(0))?;
-    Ok(due.map(unsigned))
-}
-
 /// Whether messages of a key have to be delivered before a new one: one is due, or with `in_order` one has not ended.
 pub(crate) fn has_backlog(
     connection: &Connection,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sluicegate_queue::{
-    Accepted, Bounds, Cancelled, Claimed, DeadLetters, End, Entry, Figures, Id, Message, Refused,
+    Accepted, Bounds, Cancelled, Claims, DeadLetters, End, Entry, Figures, Id, Message, Overdue, Refused,
 };
 use sluicegate_sqlite_file::{OpenError, SqliteFile};
 
@@ -69,13 +69,7 @@ impl QueueFile {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn claim(
-        &self,
-        limit: &str,
-        now: u64,
-        keep_until: u64,
-        max: usize,
-    ) -> Result<Vec<Claimed>, QueueError> {
+    pub fn claim(&self, limit: &str, now: u64, keep_until: u64, max: usize) -> Result<Claims, QueueError> {
         let times = Times { now, keep_until };
         self.write(Change::Claim { limit: limit.to_owned(), times, max }, Answer::claimed)
     }
@@ -90,7 +84,7 @@ impl QueueFile {
         now: u64,
         keep_until: u64,
         max: usize,
-        reply: impl FnOnce(Result<Vec<Claimed>, QueueError>) + Send + 'static,
+        reply: impl FnOnce(Result<Claims, QueueError>) + Send + 'static,
     ) -> Result<(), QueueError> {
         let times = Times { now, keep_until };
         self.write_then(Change::Claim { limit: limit.to_owned(), times, max }, Answer::claimed, reply)
@@ -135,13 +129,14 @@ impl QueueFile {
         self.write(Change::Cancel { id, owner, times: Times { now, keep_until } }, Answer::cancelled)
     }
 
-    /// Ends at most `max` messages whose time is over, which can then be seen until `keep_until`, and removes as many that
-    /// are to be forgotten. Returns how many there were.
+    /// Ends at most `max` messages of a limit whose time is over, which can then be seen until `keep_until`, and removes as many
+    /// of all limits that ended long ago.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn expire(&self, now: u64, keep_until: u64, max: usize) -> Result<u64, QueueError> {
-        self.count(Change::Expire { times: Times { now, keep_until }, max })
+    pub fn expire(&self, limit: &str, now: u64, keep_until: u64, max: usize) -> Result<Overdue, QueueError> {
+        let times = Times { now, keep_until };
+        self.write(Change::Expire { limit: limit.to_owned(), times, max }, Answer::overdue)
     }
 
     /// Queues dead letters again, at most a thousand, until `expires`. Returns how many there were.
@@ -191,14 +186,6 @@ impl QueueFile {
     /// If the file cannot be read.
     pub fn figures(&self) -> Result<Vec<(String, Figures)>, QueueError> {
         self.0.read(queries::figures)
-    }
-
-    /// When the next message of a limit may be due, 0 if one may be now; `None` if none waits.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub fn next_due(&self, limit: &str) -> Result<Option<u64>, QueueError> {
-        self.0.read(|connection| queries::next_due(connection, limit))
     }
 
     /// Whether messages of this key have to be delivered before a new one: one is due at `now`, or with `in_order` one has not

@@ -35,7 +35,7 @@ const TABLES: &str = "
     CREATE INDEX messages_unfinished ON messages (lim, number) WHERE state < 3;
     CREATE INDEX messages_claimed ON messages (number) WHERE state = 2;
     CREATE INDEX messages_failed ON messages (lim, number) WHERE state = 4;
-    CREATE INDEX messages_by_expiry ON messages (expires) WHERE state < 2;
+    CREATE INDEX messages_by_expiry ON messages (lim, expires) WHERE state < 2;
     CREATE INDEX messages_to_remove ON messages (keep_until) WHERE keep_until IS NOT NULL;
     CREATE UNIQUE INDEX messages_by_idempotency ON messages (idempotency) WHERE idempotency IS NOT NULL;
     CREATE TABLE flows (

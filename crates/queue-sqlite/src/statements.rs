@@ -5,6 +5,7 @@ use rusqlite::{Connection, Statement};
 /// Prepared once for a connection.
 pub(crate) struct Statements<'c> {
     pub(crate) known: Statement<'c>,
+    pub(crate) forget_idempotency: Statement<'c>,
     pub(crate) queue: Statement<'c>,
     pub(crate) add_queue: Statement<'c>,
     pub(crate) of_key: Statement<'c>,
@@ -19,6 +20,7 @@ pub(crate) struct Statements<'c> {
     pub(crate) next_flow: Statement<'c>,
     pub(crate) next_message: Statement<'c>,
     pub(crate) next_due: Statement<'c>,
+    pub(crate) next_due_of_all: Statement<'c>,
     pub(crate) put_to_sleep: Statement<'c>,
     pub(crate) pause_flow: Statement<'c>,
     pub(crate) claim: Statement<'c>,
@@ -37,8 +39,9 @@ impl<'c> Statements<'c> {
         let prepare = |sql| connection.prepare(sql);
         Ok(Self {
             known: prepare(
-                "SELECT id, content, owner, ordinal, lim, key FROM messages WHERE id = ?1 OR idempotency = ?2 LIMIT 1",
+                "SELECT id, content, owner, ordinal, lim, key, state FROM messages WHERE id = ?1 OR idempotency = ?2 LIMIT 1",
             )?,
+            forget_idempotency: prepare("UPDATE messages SET idempotency = NULL, content = NULL WHERE id = ?1")?,
             queue: prepare("SELECT length, bytes, failed, accepted, ended FROM queues WHERE lim = ?1")?,
             add_queue: prepare("INSERT INTO queues (lim) VALUES (?1) ON CONFLICT DO NOTHING")?,
             of_key: prepare(
@@ -75,6 +78,10 @@ impl<'c> Statements<'c> {
             )?,
             next_due: prepare(
                 "SELECT due FROM messages WHERE lim = ?1 AND consumer = ?2 AND state = 0 ORDER BY due LIMIT 1",
+            )?,
+            next_due_of_all: prepare(
+                "SELECT CASE WHEN EXISTS (SELECT 1 FROM flows WHERE lim = ?1 AND ready = 1) THEN 0
+                 ELSE (SELECT min(due) FROM flows WHERE lim = ?1 AND ready = 0) END",
             )?,
             put_to_sleep: prepare(
                 "UPDATE flows SET ready = 0, due = ?3 WHERE lim = ?1 AND consumer = ?2",

@@ -1,7 +1,7 @@
 //! One job after the other, in one transaction. A job sees those before it.
 
 use rusqlite::{Connection, OptionalExtension};
-use sluicegate_queue::{Id, State};
+use sluicegate_queue::{Id, MAX_DEAD_LETTERS, State};
 use sluicegate_sqlite_file::{Job, Outcome};
 
 use crate::error::QueueError;
@@ -52,6 +52,7 @@ impl Job for Change {
     fn changes(&self) -> usize {
         match self {
             Self::Claim { max, .. } | Self::Expire { max, .. } => *max,
+            Self::Retry { .. } | Self::Drop(_) => MAX_DEAD_LETTERS as usize,
             _ => 1,
         }
     }
@@ -75,7 +76,7 @@ impl Transaction<'_> {
             Change::Claim { limit, times, max } => self.claim(limit, *times, *max).map(Answer::Claimed),
             Change::End { id, claim, end, times } => self.end(*id, *claim, end, *times).map(Answer::Ended),
             Change::Cancel { id, owner, times } => self.cancel(*id, owner, *times).map(Answer::Cancelled),
-            Change::Expire { times, max } => self.expire(*times, *max).map(Answer::Count),
+            Change::Expire { limit, times, max } => self.expire(limit, *times, *max).map(Answer::Overdue),
             Change::Retry { which, now, expires } => self.retry(which, *now, *expires).map(Answer::Count),
             Change::Drop(which) => self.drop_failed(which).map(Answer::Count),
             Change::Wake(limit) => self.wake(limit).map(Answer::Count),

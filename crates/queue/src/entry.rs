@@ -96,7 +96,7 @@ pub struct Entry {
 pub struct Figures {
     /// Messages that have not ended.
     pub length: u64,
-    /// The bytes of their requests.
+    /// The bytes of their requests, and of dead letters.
     pub bytes: u64,
     /// When the oldest of them was accepted.
     pub oldest: Option<u64>,

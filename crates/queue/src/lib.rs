@@ -3,7 +3,7 @@
 //!
 //! - [`Message`]: a request as it is stored; [`Id`] names it
 //! - [`Accepted`], [`Refused`]: whether it is stored; [`Bounds`]: how much may be
-//! - [`Claimed`], [`End`]: an attempt to deliver it, and how that ended; [`Retries`] says what follows a failure
+//! - [`Claims`], [`Claimed`], [`End`]: an attempt to deliver it, and how that ended; [`Retries`] says what follows a failure
 //! - [`Entry`], [`State`]: what can be seen of it
 
 mod entry;
@@ -14,7 +14,7 @@ mod retries;
 pub use self::entry::{Entry, Figures, State};
 pub use self::id::Id;
 pub use self::message::{
-    Accepted, Bounds, Cancelled, Claimed, DeadLetters, End, Idempotency, MAX_DEAD_LETTERS, MAX_OF_KEY,
-    Message, Order, Refused,
+    Accepted, Bounds, Cancelled, Claimed, Claims, DeadLetters, End, Idempotency, MAX_DEAD_LETTERS,
+    MAX_OF_KEY, Message, Order, Overdue, Refused,
 };
 pub use self::retries::{Next, Retries};

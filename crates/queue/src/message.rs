@@ -28,7 +28,7 @@ pub struct Message {
     pub request: Vec<u8>,
 }
 
-/// The `Idempotency-Key` of a client: two requests with the same one are one message.
+/// The `Idempotency-Key` of a client: two requests with the same one are one message, unless the first was cancelled or has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Idempotency {
     /// A digest of the key and of its owner.
@@ -46,7 +46,7 @@ pub enum Order {
     Key,
 }
 
-/// How much a queue may hold, of what has not ended.
+/// How much a queue may hold, dead letters included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Messages.
@@ -66,7 +66,9 @@ pub const MAX_OF_KEY: u64 = 100;
 pub struct Accepted {
     /// Its name: that of the earlier message if it is a duplicate.
     pub id: Id,
-    /// About how many are delivered before it. The order is that of fair turns, so that this is an estimate.
+    /// Its state, which is that of the earlier message if it is a duplicate.
+    pub state: State,
+    /// About how many are delivered before it; 0 if it has ended. The order is that of fair turns, so that this is an estimate.
     pub ahead: u64,
     /// How many of them have the same key; the count ends at [`MAX_OF_KEY`].
     pub of_key: u64,
@@ -79,7 +81,7 @@ pub struct Accepted {
 pub enum Refused {
     /// The queue has as many messages or bytes as it may.
     Full {
-        /// The messages in it.
+        /// The messages in it that have not ended.
         length: u64,
     },
     /// Another request has the same `Idempotency-Key`.
@@ -103,6 +105,26 @@ pub struct Claimed {
     pub accepted: u64,
     /// The request.
     pub request: Vec<u8>,
+}
+
+/// What became of a call that claims messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// The messages that were claimed.
+    pub claimed: Vec<Claimed>,
+    /// How many ended instead because their time was over.
+    pub expired: u64,
+    /// If none was claimed: when one may be due, 0 if one may be now; `None` if none waits.
+    pub next_due: Option<u64>,
+}
+
+/// Messages whose time was over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overdue {
+    /// So many ended.
+    pub expired: u64,
+    /// So many had ended, and were removed.
+    pub removed: u64,
 }
 
 /// How an attempt ended.

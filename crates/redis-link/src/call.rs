@@ -24,11 +24,11 @@ enum Attempt {
 }
 
 impl Line {
-    /// Calls a script that only reads. It is called again while there is time if the connection breaks.
+    /// Calls a script that may be executed twice: it is called again while there is time if the connection breaks.
     ///
     /// # Errors
     /// See [`CallError`]; it takes no longer than `within`.
-    pub async fn read(
+    pub async fn call_repeatable(
         &self,
         script: &Script,
         keys: &[&str],
@@ -38,11 +38,11 @@ impl Line {
         self.run(&scripted(script, keys, arguments), true, Instant::now() + within).await
     }
 
-    /// Calls a script that writes. It is never executed twice.
+    /// Calls a script that is never executed twice.
     ///
     /// # Errors
     /// See [`CallError`]; it takes no longer than `within`.
-    pub async fn write(
+    pub async fn call_once(
         &self,
         script: &Script,
         keys: &[&str],
@@ -52,19 +52,19 @@ impl Line {
         self.run(&scripted(script, keys, arguments), false, Instant::now() + within).await
     }
 
-    /// Calls a script that writes, and then sends a command on the same connection, such as WAIT: it answers for what the script
-    /// has written. Neither is executed twice.
+    /// Calls a script that is never executed twice, and then sends commands on the same connection, such as WAIT: they answer
+    /// for what the script has written.
     ///
     /// # Errors
     /// See [`CallError`]; it takes no longer than `within`.
-    pub async fn write_then(
+    pub async fn call_once_then(
         &self,
         script: &Script,
         keys: &[&str],
         arguments: impl Fn(&mut Cmd),
-        then: &Cmd,
+        then: &[Cmd],
         within: Duration,
-    ) -> Result<(Value, Value), CallError> {
+    ) -> Result<(Value, Vec<Value>), CallError> {
         let until = Instant::now() + within;
         let mut with_text = false;
         loop {
@@ -73,13 +73,17 @@ impl Line {
             arguments(&mut call);
             match attempt(&link, call, until).await {
                 Ok(value) => {
-                    // The answer to the script has come: whatever happens now, it was executed.
-                    let unanswered = || CallError::Unanswered("the connection was lost".into());
-                    return match attempt(&link, then.clone(), until).await {
-                        Ok(confirmed) => Ok((value, confirmed)),
-                        Err(Attempt::Refused(why)) => Err(CallError::Unanswered(why)),
-                        Err(_) => Err(unanswered()),
-                    };
+                    let mut answers = Vec::with_capacity(then.len());
+                    for command in then {
+                        // The answer to the script has come: whatever happens now, it was executed.
+                        let answer =
+                            attempt(&link, command.clone(), until).await.map_err(|failed| match failed {
+                                Attempt::Refused(why) => CallError::Unanswered(why),
+                                _ => CallError::Unanswered("the connection was lost".into()),
+                            });
+                        answers.push(answer?);
+                    }
+                    return Ok((value, answers));
                 }
                 Err(Attempt::NoScript) if !with_text => with_text = true,
                 Err(failed) => link.give_up(failed, false)?,

@@ -57,7 +57,7 @@ impl Store {
         arguments: impl Fn(&mut Cmd),
         within: Duration,
     ) -> Result<T, ReadError> {
-        read(self.line.read(script, keys, arguments, within).await?)
+        read(self.line.call_repeatable(script, keys, arguments, within).await?)
     }
 
     pub(crate) async fn exact(&self, limit: &str, keys: &[String]) -> Result<Vec<ReadRule>, ReadError> {

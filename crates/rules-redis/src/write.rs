@@ -52,7 +52,7 @@ impl Store {
                 changes.iter().flatten().for_each(|text| _ = call.arg(text.as_bytes()));
             }
         };
-        let answered = self.line.write(&WRITE, &keys, arguments, within).await;
+        let answered = self.line.call_once(&WRITE, &keys, arguments, within).await;
         let answered = answered.map_err(|error| match error {
             // Nothing can have been written.
             CallError::Unanswered(why) if batch.dry_run => CallError::Unsent(why),

@@ -111,6 +111,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     };
     let limits = limits
         .read(raw.limits.as_ref(), report, |name, raw, report| limit::limit(name, raw, context, report));
+    queue::check_streams(&limits, report);
     let request_head = raw.max_head.as_ref().and_then(|text| max_head(text, report)).unwrap_or(MAX_HEAD);
     let upstreams = Section::new("upstream", is_wrong!(raw, upstreams));
     let upstreams = upstreams.read(raw.upstreams.as_ref(), report, |name, raw, report| {

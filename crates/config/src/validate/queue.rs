@@ -1,10 +1,13 @@
 //! Validates `accept` and `queue` of a limit.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::checks::{between, check_name, header_name, in_range, missing, value, word};
 use super::context::Context;
+use super::section::Section;
 use crate::language::values::{self, grouped};
+use crate::model::limit::LimitConfig;
 use crate::model::queue::{QueueConfig, QueueStorage, SharedQueue};
 use crate::raw::RawLimit;
 use crate::raw::queue::RawQueue;
@@ -52,6 +55,24 @@ pub(super) fn queue(
     let of_queue = of_queue(&name.value, queue, accepts_all.unwrap_or(false), context, report);
     accepts_all?;
     of_queue.map(Some)
+}
+
+/// Two limits must not have the same queue in Redis: each would deliver the requests of the other.
+pub(super) fn check_streams(limits: &Section<LimitConfig>, report: &mut Report) {
+    let mut seen: HashMap<&str, &str> = HashMap::new();
+    for (name, limit) in limits.valid() {
+        let Some(QueueStorage::Redis(SharedQueue { stream, .. })) = limit.queue.as_ref().map(|q| &q.storage)
+        else {
+            continue;
+        };
+        if let Some(other) = seen.insert(stream, &name.value) {
+            let problem = name.problem(format!(
+                "limits `{other}` and `{}` have the same queue `{stream}` in Redis",
+                name.value
+            ));
+            report.error(problem.help("give each its own `queue.redis.stream`"));
+        }
+    }
 }
 
 /// Whether requests are queued whose clients have not asked for that.

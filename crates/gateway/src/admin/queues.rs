@@ -44,7 +44,10 @@ impl Admin {
         let answered = match parts {
             [] if get => self.all_queues().await,
             [limit, "requests"] if get => self.queued(limit, request.uri().query()).await,
-            [limit, "requests", id] if get => self.one_queued(limit, id).await,
+            [limit, "requests", id] if get => {
+                let may_read = self.actor(&request, Role::Read).is_ok();
+                self.one_queued(limit, id, may_read).await
+            }
             [limit, change @ ("retry" | "drop")] if *request.method() == Method::POST => {
                 self.change_queue(request, limit, change, peer).await
             }
@@ -129,9 +132,12 @@ impl Admin {
         Ok(reply(&json!({ "requests": requests, "next": next })))
     }
 
-    async fn one_queued(&self, limit: &str, id: &str) -> Result<Answer, Answer> {
+    /// A request. The answer of the upstream belongs to its client: only who has a token sees it.
+    async fn one_queued(&self, limit: &str, id: &str, may_read: bool) -> Result<Answer, Answer> {
         let queue = self.known_queue(limit)?;
-        self.entry(&queue, id).await.map(|entry| reply(&shown(&entry)))
+        let entry = self.entry(&queue, id).await?;
+        let answer = entry.answer.clone().filter(|_| may_read);
+        Ok(reply(&shown(&Entry { answer, ..entry })))
     }
 
     /// Queues dead letters again, or drops requests.

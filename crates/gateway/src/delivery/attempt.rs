@@ -23,7 +23,7 @@ use sluicegate_downstream::{Connection, CountGuard, Listener};
 use sluicegate_wire::{Headers, RequestHead, RequestTarget};
 
 /// The longest pause of a queue or a consumer, in milliseconds: limits may be changed, and keys pardoned.
-pub(super) const MAX_PAUSE: u64 = 60_000;
+const MAX_PAUSE: u64 = 60_000;
 /// The group of deadlines that belongs to no listener.
 const NO_GROUP: u64 = u64::MAX;
 /// The pause of a consumer whose request no server took, in milliseconds.
@@ -68,6 +68,14 @@ impl Attempt {
         let request = StoredRequest::decode(&stored).ok();
         let sealed = request.as_ref().and_then(|request| request.open(self.queue.seal.as_ref()?));
         let head = request.as_ref().and_then(|request| self.head(request, sealed.as_ref()));
+        if self.claimed.attempt > self.queue.config.max_attempts {
+            self.fail("`max_attempts` is reached".to_owned()).await;
+            return None;
+        }
+        if sealed.is_none() && request.as_ref().is_some_and(|request| request.sealed.is_some()) {
+            self.fail("its credentials or keys are encrypted with another key (`key_file`)".to_owned()).await;
+            return None;
+        }
         let (Some(request), Some(head)) = (request, head) else {
             self.fail("what is stored of it cannot be read by this release".to_owned()).await;
             return None;
@@ -77,7 +85,8 @@ impl Attempt {
         let connection = Rc::new(connection(&self.services, (listener, peer, tls), place));
         let id = RequestId::received(request_id.as_bytes());
         let answers = Answers::of_accepted(identity, keys);
-        let delivery = Delivery { connection: &connection, head, body, id, answers };
+        let delivery =
+            Delivery { connection: &connection, head, body, id, answers, limit: self.queue.state.limit() };
         let decided = |deferred: Option<Deferred>| {
             // Nobody waits for it if the queue is not served any more.
             _ = verdict.send(deferred.map_or(Verdict::Admitted, Verdict::Deferred));
@@ -97,8 +106,11 @@ impl Attempt {
         match outcome {
             None => self.end(End::Released { until: None }).await,
             Some(Outcome::Deferred(Deferred { until, all })) => {
-                let until = (!all).then(|| millis(until).min(self.now() + MAX_PAUSE));
-                self.end(End::Released { until }).await;
+                let until = millis(until).min(self.now() + MAX_PAUSE);
+                if all {
+                    self.queue.state.pause_until(until);
+                }
+                self.end(End::Released { until: (!all).then_some(until) }).await;
             }
             Some(Outcome::Unsent(_)) => {
                 let until = Some(self.now() + AFTER_UNSENT);

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use self::attempt::{Attempt, MAX_PAUSE, Verdict};
+use self::attempt::{Attempt, Verdict};
 use self::held::Held;
-use crate::queue::{Claimed, Id, Queue, QueueError, QueueState, Serving, millis};
+use crate::queue::{Claimed, Claims, Id, Queue, QueueError, QueueState, Serving, millis};
 use crate::request::Services;
 use crate::server::ConnectionBudget;
 use sluicegate_base::boxed_future::spawn_local;
@@ -142,8 +142,8 @@ impl Delivering {
                 continue;
             }
             let begun = held::instant(self.services.process.clock);
-            let claimed = match self.claim(&queue, free.min(batch)).await {
-                Ok(claimed) => claimed,
+            let Claims { claimed, next_due, .. } = match self.claim(&queue, free.min(batch)).await {
+                Ok(claims) => claims,
                 Err(error) => {
                     self.failed(&error);
                     tokio::time::sleep(AFTER_ERROR).await;
@@ -152,7 +152,7 @@ impl Delivering {
             };
             if claimed.is_empty() {
                 batch = 1;
-                self.rest().await;
+                self.rest(next_due).await;
                 continue;
             }
             batch = match self.attempt_all(&queue, claimed, begun).await {
@@ -186,11 +186,11 @@ impl Delivering {
     }
 
     /// Nothing is due: waits for the next request, or until one is.
-    async fn rest(&self) {
+    async fn rest(&self, next_due: Option<u64>) {
         let longest = if self.state.is_shared() { POLL } else { CARE };
         let now = self.now();
-        let wait = match self.state.next_due(now).await {
-            Ok(Some(due)) => Duration::from_millis(due.saturating_sub(now)).max(Duration::from_millis(1)),
+        let wait = match next_due {
+            Some(due) => Duration::from_millis(due.saturating_sub(now)).max(Duration::from_millis(1)),
             _ => CARE,
         };
         tokio::select! {
@@ -206,7 +206,7 @@ impl Delivering {
         }
     }
 
-    async fn claim(&self, queue: &Queue, max: usize) -> Result<Vec<Claimed>, QueueError> {
+    async fn claim(&self, queue: &Queue, max: usize) -> Result<Claims, QueueError> {
         let now = self.now();
         self.state.claim(now, queue.keep(), max).await
     }
@@ -220,7 +220,9 @@ impl Delivering {
     ) -> bool {
         let mut all = true;
         let mut claimed = claimed.into_iter();
-        for one in claimed.by_ref() {
+        while self.queue().is_some()
+            && let Some(one) = claimed.next()
+        {
             let name = (one.id, one.claim);
             let attempt = Attempt::new(Rc::clone(&self.services), Arc::clone(queue), one);
             let Some(place) = self.budget.acquire() else {
@@ -242,7 +244,6 @@ impl Delivering {
                 Ok(Verdict::Deferred(deferred)) => {
                     all = false;
                     if deferred.all {
-                        self.state.pause_until(millis(deferred.until).min(self.now() + MAX_PAUSE));
                         break;
                     }
                 }

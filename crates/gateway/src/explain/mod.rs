@@ -27,7 +27,7 @@ use crate::request::early_reject::{EarlyReject, response};
 use crate::request::matching::{Matching, Step};
 use crate::request::queued_by;
 use crate::request::verdict::{Evaluated, Matched};
-use crate::respond::{RateLimitHeaders, refusal, unavailable};
+use crate::respond::{QUEUE_PATH, RateLimitHeaders, refusal, unavailable};
 use crate::snapshot::{Snapshot, Target};
 use sluicegate_auth::Answers;
 use sluicegate_auth::client_address;
@@ -126,6 +126,14 @@ impl Snapshot {
             client_why: client::why(self, question.from, client, &head.headers),
             ..Explanation::default()
         };
+        if config.limits.iter().any(|limit| limit.queue.is_some())
+            && head.target.path().starts_with(QUEUE_PATH)
+        {
+            explanation.outcome = Outcome::Unmatched.name().to_owned();
+            explanation.detail =
+                Some("the outcome of a queued request: the gateway answers its owner itself".to_owned());
+            return Ok(explanation);
+        }
         self.decide(&mut explanation, &head, (listener, client), answers, live, now).await;
         explanation.passed_over = self.passed_over(&head, listener, explanation.route.as_deref());
         Ok(explanation)

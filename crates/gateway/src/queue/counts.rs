@@ -11,7 +11,12 @@ pub struct Counts([AtomicU64; QueueEvent::ALL.len()]);
 impl Counts {
     /// Counts an event.
     pub fn count(&self, event: QueueEvent) {
-        self.0[event as usize].fetch_add(1, Ordering::Relaxed);
+        self.add(event, 1);
+    }
+
+    /// Counts so many events.
+    pub fn add(&self, event: QueueEvent, count: u64) {
+        self.0[event as usize].fetch_add(count, Ordering::Relaxed);
     }
 
     /// How often an event has happened.

@@ -26,7 +26,7 @@ pub use self::state::{QueueState, Serving, Standing};
 pub use self::stored::{Sealed, StoredAnswer, StoredRequest, StoredTls, Unreadable};
 pub(crate) use self::stored::{characters, of_characters};
 pub use sluicegate_queue::{
-    Accepted, Bounds, Claimed, End, Entry, Id, Idempotency, Message, Order, Refused, State,
+    Accepted, Bounds, Claimed, Claims, End, Entry, Id, Idempotency, Message, Order, Refused, State,
 };
 pub use sluicegate_queue::{Cancelled, DeadLetters};
 pub use sluicegate_queue::{Figures, MAX_DEAD_LETTERS, MAX_OF_KEY, Next, Retries};

@@ -5,21 +5,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::remote::Remote;
 use super::seal::Seal;
 use super::state::{QueueState, SharedFile, Storage};
 use super::storage::figures_of;
 use sluicegate_base::clock::Clock;
-use sluicegate_config::{Config, QueueConfig, QueueStorage};
+use sluicegate_config::{Config, QueueConfig, QueueStorage, SharedQueue};
 use sluicegate_queue_sqlite::QueueFile;
 
 /// How long a file is waited for that another process uses: the one that this process takes over from.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The most clients whose requests are looked for at a time: each look reads the storage.
+const MAX_LOOKUPS: usize = 32;
+
 /// The queues of a configuration.
-#[derive(Debug, Default)]
-pub struct Queues(Vec<Option<Arc<Queue>>>);
+#[derive(Debug)]
+pub struct Queues {
+    /// By the index of their limit.
+    all: Vec<Option<Arc<Queue>>>,
+    lookups: Semaphore,
+}
 
 /// The queue of one limit.
 #[derive(Debug)]
@@ -46,65 +54,39 @@ impl Queues {
                 queues.push(None);
                 continue;
             };
+            let failed = |why: String| format!("limit `{}`: queue: {why}", limit.name);
             let state = match &of_limit.storage {
                 QueueStorage::File(file) => {
-                    let opened = || known().find_map(|state| state.file_at(&file.path));
-                    let opened = files.iter().find(|known| known.path == file.path).or_else(opened);
-                    let shared = opened.map_or_else(|| open(&file.path), |file| Ok(Arc::clone(file)))?;
-                    files.push(Arc::clone(&shared));
-                    let mut same = known().filter(|state| {
-                        let is_same =
-                            state.file_at(&file.path).is_some_and(|known| Arc::ptr_eq(known, &shared));
-                        is_same && state.limit() == limit.name
-                    });
-                    let new = || Arc::new(QueueState::new(&limit.name, Storage::File(Arc::clone(&shared))));
-                    let state = same.next().map_or_else(new, Arc::clone);
-                    let figures = figures_of(&shared.file.load(), &limit.name);
-                    let figures = figures.map_err(|error| format!("{}: {error}", file.path.display()))?;
-                    state.set_figures(figures, state.accepted());
-                    state
+                    in_file(&limit.name, &file.path, &mut files, known).map_err(failed)?
                 }
-                QueueStorage::Redis(shared) => {
-                    let mut same = known().filter(|state| match &state.storage {
-                        Storage::Redis(remote) => remote.is(shared) && state.limit() == limit.name,
-                        Storage::File(_) => false,
-                    });
-                    match same.next() {
-                        Some(state) => Arc::clone(state),
-                        None => {
-                            let remote = Remote::open(shared, &limit.name, clock)?;
-                            Arc::new(QueueState::new(&limit.name, Storage::Redis(Arc::new(remote))))
-                        }
-                    }
-                }
+                QueueStorage::Redis(shared) => in_redis(&limit.name, shared, known, clock).map_err(failed)?,
             };
             let seal = match (&of_limit.key_file, &of_limit.storage) {
                 (Some(key), storage) => {
-                    Some(Seal::open_file(&key.path, matches!(storage, QueueStorage::File(_)))?)
+                    let create = matches!(storage, QueueStorage::File(_));
+                    Some(Seal::open_file(&key.path, create).map_err(failed)?)
                 }
-                (None, QueueStorage::File(file)) => Some(Seal::beside(&file.path)?),
+                (None, QueueStorage::File(file)) => Some(Seal::beside(&file.path).map_err(failed)?),
                 (None, QueueStorage::Redis(_)) => None,
             };
             queues.push(Some(Arc::new(Queue { config: of_limit.clone(), state, seal })));
         }
-        let queues = Self(queues);
+        let queues = Self { all: queues, lookups: Semaphore::new(MAX_LOOKUPS) };
         queues.warn_of_orphans(&files);
         for gone in known().filter(|gone| !queues.iter().any(|kept| Arc::ptr_eq(&kept.state, gone))) {
             let figures = match &gone.storage {
+                Storage::File(shared) if files.iter().any(|file| Arc::ptr_eq(file, shared)) => continue,
                 Storage::File(shared) => figures_of(&shared.file.load(), gone.limit()).unwrap_or_default(),
                 Storage::Redis(_) => gone.standing().figures,
             };
-            let length = figures.length;
-            if length > 0 {
-                warn_of_orphan(&gone.place(), gone.limit(), length);
-            }
+            warn_of_orphan(&gone.place(), gone.limit(), figures.length);
         }
         Ok(Arc::new(queues))
     }
 
     /// The queue of the limit with this index.
     pub fn of(&self, limit: usize) -> Option<&Arc<Queue>> {
-        self.0.get(limit)?.as_ref()
+        self.all.get(limit)?.as_ref()
     }
 
     /// The queue of the limit of this name.
@@ -114,12 +96,17 @@ impl Queues {
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Queue>> {
-        self.0.iter().flatten()
+        self.all.iter().flatten()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
+    }
+
+    /// The right to look for the request of a client; `None` if too many others are looked for.
+    pub fn lookup(&self) -> Option<SemaphorePermit<'_>> {
+        self.lookups.try_acquire().ok()
     }
 
     /// One queue of each file, and those in Redis.
@@ -150,12 +137,15 @@ impl Queues {
     /// # Errors
     /// If a file cannot be opened.
     pub fn take_back(&self) -> Result<(), String> {
+        let mut failed = Vec::new();
         for shared in self.files() {
-            let opened = QueueFile::open(&shared.path, PATIENCE).map_err(|error| error.to_string())?;
-            shared.file.store(Arc::new(opened));
+            match QueueFile::open(&shared.path, PATIENCE) {
+                Ok(opened) => shared.file.store(Arc::new(opened)),
+                Err(error) => failed.push(error.to_string()),
+            }
         }
         self.iter().for_each(|queue| queue.state.lend(false));
-        Ok(())
+        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
     }
 
     /// Warns of requests in these files whose limit has no queue any more.
@@ -167,7 +157,7 @@ impl Queues {
             let has_queue =
                 |name: &str| self.named(name).is_some_and(|queue| queue.state.file_at(&file.path).is_some());
             for (limit, figures) in file.file.load().figures().unwrap_or_default() {
-                if figures.length > 0 && !has_queue(&limit) {
+                if !has_queue(&limit) {
                     warn_of_orphan(&file.path.display().to_string(), &limit, figures.length);
                 }
             }
@@ -193,14 +183,61 @@ impl Queue {
     }
 }
 
+/// The state of a queue in a file: that of before, if it is the same. `files` are those that are open already.
+fn in_file<'q, K: Iterator<Item = &'q Arc<QueueState>>>(
+    limit: &str,
+    path: &Path,
+    files: &mut Vec<Arc<SharedFile>>,
+    known: impl Fn() -> K,
+) -> Result<Arc<QueueState>, String> {
+    let of_before = || known().find_map(|state| state.file_at(path));
+    let opened = files.iter().find(|file| file.path == path).or_else(of_before);
+    let shared = opened.map_or_else(|| open(path), |file| Ok(Arc::clone(file)))?;
+    files.push(Arc::clone(&shared));
+    let is_same = |state: &&Arc<QueueState>| {
+        state.limit() == limit && state.file_at(path).is_some_and(|file| Arc::ptr_eq(file, &shared))
+    };
+    let new = || Arc::new(QueueState::new(limit, Storage::File(Arc::clone(&shared))));
+    let state = known().find(is_same).map_or_else(new, Arc::clone);
+    let accepted = state.accepted();
+    let figures = figures_of(&shared.file.load(), limit);
+    state.set_figures(figures.map_err(|error| format!("{}: {error}", path.display()))?, accepted);
+    Ok(state)
+}
+
+/// The state of a queue in Redis: that of before, if it is the same.
+fn in_redis<'q, K: Iterator<Item = &'q Arc<QueueState>>>(
+    limit: &str,
+    shared: &SharedQueue,
+    known: impl Fn() -> K,
+    clock: Clock,
+) -> Result<Arc<QueueState>, String> {
+    let is_same = |state: &&Arc<QueueState>| match &state.storage {
+        Storage::Redis(remote) => remote.is(shared) && state.limit() == limit,
+        Storage::File(_) => false,
+    };
+    match known().find(is_same) {
+        Some(state) => Ok(Arc::clone(state)),
+        None => {
+            let remote = Remote::open(shared, limit, clock)?;
+            Ok(Arc::new(QueueState::new(limit, Storage::Redis(Arc::new(remote)))))
+        }
+    }
+}
+
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn warn_of_orphan(place: &str, limit: &str, length: u64) {
+    let requests = match length {
+        0 => return,
+        1 => "1 request".to_owned(),
+        _ => format!("{length} requests"),
+    };
     tracing::warn!(
-        "{place}: {length} requests of the limit `{limit}` are not delivered, because it has no queue there any more; they \
-         are delivered if it has one again before their `ttl` ends"
+        "{place}: {requests} of the limit `{limit}` will not be delivered, because it has no queue there any more, unless it has \
+         one again before their `ttl` ends"
     );
 }
 

@@ -7,8 +7,9 @@ use tokio::sync::oneshot;
 use super::error::QueueError;
 use super::state::{QueueState, SharedFile, Storage};
 use sluicegate_base::boxed_future::spawn_blocking;
+use sluicegate_base::queue_event::QueueEvent;
 use sluicegate_queue::{
-    Accepted, Bounds, Cancelled, Claimed, DeadLetters, End, Entry, Figures, Id, Message, Refused,
+    Accepted, Bounds, Cancelled, Claims, DeadLetters, End, Entry, Figures, Id, Message, Overdue, Refused,
 };
 use sluicegate_queue_sqlite::QueueFile;
 
@@ -34,6 +35,7 @@ impl QueueState {
             }
             Storage::Redis(remote) => remote.queue.accept(&message, bounds).await?,
         };
+        self.begin_accept(); // figures that were read before it was stored are not kept either
         self.wake.notify_one();
         Ok(stored)
     }
@@ -42,14 +44,16 @@ impl QueueState {
     ///
     /// # Errors
     /// If the storage cannot be written.
-    pub async fn claim(&self, now: u64, keep: u64, max: usize) -> Result<Vec<Claimed>, QueueError> {
+    pub async fn claim(&self, now: u64, keep: u64, max: usize) -> Result<Claims, QueueError> {
         let until = now.saturating_add(keep);
-        Ok(match &self.storage {
+        let claims = match &self.storage {
             Storage::File(shared) => {
                 reply(|reply| shared.file.load().claim_then(self.limit(), now, until, max, reply)).await?
             }
-            Storage::Redis(remote) => remote.queue.claim(now, keep, max).await?.claimed,
-        })
+            Storage::Redis(remote) => remote.queue.claim(now, keep, max).await?,
+        };
+        self.count_expired(claims.expired);
+        Ok(claims)
     }
 
     /// Says of each claim whether it is still this process's. Whoever does not say so in time loses it.
@@ -90,12 +94,16 @@ impl QueueState {
         now: u64,
         keep: u64,
     ) -> Result<Cancelled, QueueError> {
-        match &self.storage {
+        let cancelled = match &self.storage {
             Storage::File(shared) => {
-                blocking(shared, move |file| file.cancel(id, owner, now, now.saturating_add(keep))).await
+                blocking(shared, move |file| file.cancel(id, owner, now, now.saturating_add(keep))).await?
             }
-            Storage::Redis(remote) => Ok(remote.queue.cancel(id, &owner, keep).await?),
+            Storage::Redis(remote) => remote.queue.cancel(id, &owner, keep).await?,
+        };
+        if cancelled == Cancelled::Done {
+            self.counts.count(QueueEvent::Cancelled);
         }
+        Ok(cancelled)
     }
 
     /// The message of this name, of any queue in the same storage.
@@ -143,42 +151,35 @@ impl QueueState {
         }
     }
 
-    /// When the next message may be due, 0 if one may be now; `None` if none waits.
-    ///
-    /// # Errors
-    /// If the storage cannot be read.
-    pub async fn next_due(&self, now: u64) -> Result<Option<u64>, QueueError> {
-        match &self.storage {
-            Storage::File(shared) => {
-                let limit = self.limit().to_owned();
-                blocking(shared, move |file| file.next_due(&limit)).await
-            }
-            Storage::Redis(remote) => {
-                let next = remote.queue.claim(now, 0, 0).await?.next_due;
-                Ok(next.map(|next| now.saturating_add(next)))
-            }
-        }
-    }
-
     /// Ends messages whose time is over, removes those that are to be forgotten, and reads the figures.
     ///
     /// # Errors
     /// If the storage cannot be read or written.
     pub async fn care(&self, now: u64, keep: u64) -> Result<Figures, QueueError> {
-        match &self.storage {
-            Storage::File(shared) => {
-                let until = now.saturating_add(keep);
-                let expire = move |file: &QueueFile| {
-                    while file.expire(now, until, MAX_EXPIRED)? >= MAX_EXPIRED as u64 {}
-                    Ok(())
-                };
-                blocking(shared, expire).await?;
-            }
-            Storage::Redis(remote) => {
-                while remote.queue.expire(keep, MAX_EXPIRED).await? >= MAX_EXPIRED as u64 {}
+        loop {
+            let Overdue { expired, removed } = match &self.storage {
+                Storage::File(shared) => {
+                    let (limit, until) = (self.limit().to_owned(), now.saturating_add(keep));
+                    blocking(shared, move |file| file.expire(&limit, now, until, MAX_EXPIRED)).await?
+                }
+                Storage::Redis(remote) => remote.queue.expire(keep, MAX_EXPIRED).await?,
+            };
+            self.count_expired(expired);
+            if expired.max(removed) < MAX_EXPIRED as u64 {
+                break;
             }
         }
         self.figures(now).await
+    }
+
+    fn count_expired(&self, count: u64) {
+        if count > 0 {
+            self.counts.add(QueueEvent::Expired, count);
+            tracing::warn!(
+                "{count} queued requests of the limit `{}` have expired: they were not delivered",
+                self.limit()
+            );
+        }
     }
 
     /// Reads the figures.
@@ -210,6 +211,7 @@ impl QueueState {
             }
             Storage::Redis(remote) => remote.queue.retry(&which, ttl).await?,
         };
+        self.begin_accept();
         self.wake.notify_one();
         Ok(count)
     }

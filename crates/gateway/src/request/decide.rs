@@ -58,8 +58,15 @@ impl<'s> LimitSelection<'s> {
         }
     }
 
-    /// The same if the store decides on some of the limits.
-    pub async fn decide_in_store(&mut self, store: &Rc<Store>, now: Time) -> Decision {
+    /// What the limits decide on the request; some of them in `store`, if there is one.
+    pub async fn decide_on(&mut self, store: Option<&Rc<Store>>, now: Time) -> Decision {
+        match store {
+            Some(store) => self.decide_in_store(store, now).await,
+            None => self.decide(now, true),
+        }
+    }
+
+    async fn decide_in_store(&mut self, store: &Rc<Store>, now: Time) -> Decision {
         let decision = match self.is_divided() {
             false => limit::shared::decide(store, &mut self.asks_mut(), now).await,
             true => limit::decide_fairly_in_store(store, &self.selected, now).await,

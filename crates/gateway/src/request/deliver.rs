@@ -11,6 +11,7 @@ use sluicegate_limiter::{Span, Time};
 use super::disposition::Admitted;
 use super::matching::{Matching, Step};
 use super::pipeline::{finish, match_waiting, respond};
+use crate::limit::SelectedLimit;
 use crate::queue::{StoredAnswer, characters};
 use crate::request::{RequestContext, Services};
 use sluicegate_auth::Answers;
@@ -40,6 +41,8 @@ pub struct Delivery<'d> {
     pub id: Option<RequestId>,
     /// Who has sent it.
     pub answers: Answers,
+    /// The limit whose queue it is in.
+    pub limit: &'d str,
 }
 
 /// What became of an attempt to serve it.
@@ -69,7 +72,7 @@ pub struct Deferred {
 impl Delivery<'_> {
     /// Serves the request. `decided` is called as soon as its limits have decided.
     pub async fn serve(self, services: &Services, decided: impl FnOnce(Option<Deferred>)) -> Outcome {
-        let Self { connection, mut head, body, id, answers } = self;
+        let Self { connection, mut head, body, id, answers, limit } = self;
         let view = services.view();
         let now = connection.worker.clock().now();
         let mut context = RequestContext::new(connection, &connection.deadline, &view, now, Some(&head));
@@ -80,7 +83,7 @@ impl Delivery<'_> {
             let request = Request { head: &head, peer: context.peer(connection) };
             let mut matching = Matching::new(&view.snapshot, request, now);
             matching.inputs.answers = answers;
-            boxed_future(|| decide(&view, &mut context, matching)).await
+            boxed_future(|| decide(&view, &mut context, matching, limit)).await
         };
         let admitted = match admitted {
             Ok(admitted) => admitted,
@@ -153,6 +156,7 @@ async fn decide<'s>(
     view: &'s super::View,
     context: &mut RequestContext,
     mut matching: Matching<'s, '_>,
+    limit: &str,
 ) -> Result<Admitted<'s>, Outcome> {
     // Nothing has to be verified, so that no limit needs to be asked before that.
     let step = matching.step(&|_| false);
@@ -174,10 +178,8 @@ async fn decide<'s>(
     }
     matching.inputs.now = now;
     matching.selection.selected.iter_mut().for_each(|one| one.ask.renew(now));
-    let mut decision = match view.store_of(&matching.selection) {
-        Some(store) => matching.selection.decide_in_store(store, now).await,
-        None => matching.selection.decide(now, true),
-    };
+    let store = view.store_of(&matching.selection).cloned();
+    let mut decision = matching.selection.decide_on(store.as_ref(), now).await;
     if decision.unavailable {
         return Err(deferred(now, UNAVAILABLE, true));
     }
@@ -188,7 +190,7 @@ async fn decide<'s>(
         };
         let config = &refusing.selected.limit.config;
         return Err(match refusing.retry_after() {
-            Some(wait) => deferred(now, wait, config.key.is_constant() && refusing.selected.fair.is_none()),
+            Some(wait) => deferred(now, wait, config.name == limit && refuses_all(refusing.selected)),
             None => {
                 Outcome::Rejected(format!("the limit `{}` never admits a request of this cost", config.name))
             }
@@ -197,6 +199,15 @@ async fn decide<'s>(
     finish(&matching, &mut matched, &mut decision, view, context)
         .admitted()
         .map_err(|response| answered(context, &response, now))
+}
+
+/// Whether a limit that refuses one request refuses all.
+fn refuses_all(one: &SelectedLimit<'_>) -> bool {
+    let config = &one.limit.config;
+    config.key.is_constant()
+        && config.plans.is_empty()
+        && config.identity_rate.is_none()
+        && one.fair.is_none()
 }
 
 fn deferred(now: Time, wait: Span, all: bool) -> Outcome {
@@ -220,6 +231,7 @@ fn failure(
 ) -> Option<Outcome> {
     match context.reason() {
         None | Some(RefusalReason::Respond) => None,
+        Some(_) if context.is_unsent() => Some(Outcome::Unsent(refusal(context, status))),
         // It was not sent: nobody has to have done anything wrong.
         Some(RefusalReason::Shed | RefusalReason::UpstreamDrained | RefusalReason::Overload) => {
             let wait = retry_after(headers.only(header::RETRY_AFTER)).unwrap_or(UNAVAILABLE);
@@ -228,7 +240,6 @@ fn failure(
         Some(RefusalReason::Malformed | RefusalReason::TooLarge) => {
             Some(Outcome::Rejected(refusal(context, status)))
         }
-        Some(_) if context.is_unsent() => Some(Outcome::Unsent(refusal(context, status))),
         Some(_) => Some(Outcome::Unanswered(refusal(context, status))),
     }
 }

@@ -39,7 +39,7 @@ mod view;
 pub use context::RequestContext;
 pub use deliver::{Deferred, Delivery, Outcome, retry_after};
 pub use inputs::Inputs;
-pub use queue_rule::{Place, queued_by};
+pub use queue_rule::{Place, may_queue_request, queued_by};
 pub use response_body::{Response, ResponseBody, Tunnel};
 pub use services::Services;
 pub use view::View;

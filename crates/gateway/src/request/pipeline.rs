@@ -330,10 +330,10 @@ async fn decide_waiting<'s>(
             boxed_future(|| queueing.decide(view, context, (&mut matching, &matched), body)).await
         }
         (None, Some(decision)) => Ok(decision),
-        (None, None) => Ok(match view.store_of(&matching.selection) {
-            Some(store) => matching.selection.decide_in_store(store, now).await,
-            None => matching.selection.decide(now, true),
-        }),
+        (None, None) => {
+            let store = view.store_of(&matching.selection).cloned();
+            Ok(matching.selection.decide_on(store.as_ref(), now).await)
+        }
     };
     let mut decision = match decision {
         Ok(decision) => decision,

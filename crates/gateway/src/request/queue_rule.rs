@@ -35,7 +35,12 @@ pub(super) fn place(decided: Decided<'_, '_>, prefer: Prefer) -> Option<Place> {
     Some(Place { at, wait: decided.at(at).retry_after()? })
 }
 
-/// The same of a request with this head.
+/// Whether this limit may queue a request with this head.
+pub fn may_queue_request(one: &SelectedLimit<'_>, head: &RequestHead) -> bool {
+    may_queue(one, Prefer::of(&head.headers)) && !needs_answer(head)
+}
+
+/// Where a request with this head is put that its limits do not admit.
 pub fn queued_by(decided: Decided<'_, '_>, head: &RequestHead) -> Option<Place> {
     place(decided, Prefer::of(&head.headers)).filter(|_| !needs_answer(head))
 }

@@ -1,7 +1,9 @@
 //! `/.well-known/queue/{id}`: what has become of a queued request, for its owner.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use aws_lc_rs::constant_time;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::{Method, StatusCode, header};
@@ -19,10 +21,15 @@ use crate::queue::{
 };
 use crate::request::RequestContext;
 use crate::respond::{self, LocalError, QUEUE_PATH};
+use crate::snapshot::Route;
 use sluicegate_auth::{Answers, Identified, Identity, Stop};
 use sluicegate_base::clock::rfc3339;
 use sluicegate_base::incoming::{Request, Routed};
 use sluicegate_base::message::LocalResponse;
+
+/// How often it is tried to cancel a request that is being sent, and the pause between.
+const CANCEL_ATTEMPTS: u32 = 20;
+const CANCEL_PAUSE: Duration = Duration::from_millis(25);
 
 /// Whether a request asks for the state of a queued one.
 #[inline]
@@ -37,7 +44,9 @@ pub(super) async fn answer(view: &View, context: &RequestContext, request: Reque
         return context.refuse(LocalError::Malformed("the request head is not valid"));
     }
     if ![Method::GET, Method::HEAD, Method::DELETE].contains(&head.method) {
-        return context.refuse(LocalError::Method);
+        let mut response = context.refuse(LocalError::Method);
+        response.headers.insert(header::ALLOW, "GET, HEAD, DELETE");
+        return response;
     }
     let id = head.target.path().strip_prefix(QUEUE_PATH).and_then(|id| id.parse::<Id>().ok());
     let Some(id) = id else { return context.refuse(LocalError::NotQueued) };
@@ -46,13 +55,8 @@ pub(super) async fn answer(view: &View, context: &RequestContext, request: Reque
         Err(_) => return context.refuse(LocalError::QueueAway),
     };
     let Some((queue, entry)) = found else { return context.refuse(LocalError::NotQueued) };
-    let limit = snapshot.limit(&entry.limit);
-    let asking = match limit {
-        Some(limit) => owner_of(view, context, request, limit).await,
-        None => None,
-    };
-    let (Some(limit), Some(asking)) = (limit, asking) else { return context.refuse(LocalError::NotQueued) };
-    if aws_lc_rs::constant_time::verify_slices_are_equal(&asking, &entry.owner).is_err() {
+    let Some(limit) = snapshot.limit(&entry.limit) else { return context.refuse(LocalError::NotQueued) };
+    if !is_owner(view, context, request, limit, &entry.owner).await {
         return context.refuse(LocalError::NotQueued);
     }
     let now = context.now();
@@ -60,7 +64,7 @@ pub(super) async fn answer(view: &View, context: &RequestContext, request: Reque
         return describe(&entry, limit, now);
     }
     let now_millis = millis(now);
-    match queue.state.cancel(id, asking, now_millis, queue.keep()).await {
+    match cancel(&queue, id, entry.owner, now_millis).await {
         Ok(Cancelled::Done) => {
             let ended = Some(now_millis);
             describe(&Entry { state: State::Cancelled, ahead: 0, ended, ..entry }, limit, now)
@@ -82,6 +86,9 @@ async fn find(
     id: Id,
 ) -> Result<Option<(Arc<Queue>, Entry)>, QueueError> {
     let Some(queues) = &view.snapshot.queues else { return Ok(None) };
+    let Some(_permit) = queues.lookup() else {
+        return Err(QueueError::Internal("too many requests are looked for".to_owned()));
+    };
     let mut failed = None;
     for queue in queues.storages() {
         match queue.state.get(id, millis(context.now())).await {
@@ -93,29 +100,59 @@ async fn find(
     failed.map_or(Ok(None), Err)
 }
 
-/// The digest of whoever asks, as if the request were one to a route with this limit; `None` if it proves nobody or lacks the
-/// key.
-async fn owner_of(
+/// Cancels a request. One that is being sent may turn out not to be admitted yet: that is waited for, but not for long.
+async fn cancel(queue: &Queue, id: Id, owner: [u8; 32], now: u64) -> Result<Cancelled, QueueError> {
+    for _ in 0..CANCEL_ATTEMPTS {
+        match queue.state.cancel(id, owner, now, queue.keep()).await? {
+            Cancelled::TooLate(State::Claimed) => tokio::time::sleep(CANCEL_PAUSE).await,
+            cancelled => return Ok(cancelled),
+        }
+    }
+    queue.state.cancel(id, owner, now, queue.keep()).await
+}
+
+/// Whether whoever asks owns a request under this limit: their digest is `owner`, as if they had sent this request to a route
+/// that has the limit.
+async fn is_owner(
     view: &View,
     context: &RequestContext,
     request: Request<'_>,
     limit: &Limit,
+    owner: &[u8; 32],
+) -> bool {
+    let routes = &view.snapshot.routes;
+    let has_limit =
+        |route: &Arc<Route>| route.limits.iter().any(|used| used.limit.config.name == limit.config.name);
+    let mut answers = Answers::default();
+    for index in (0..routes.len()).filter(|index| has_limit(&routes[*index])) {
+        let asking = owner_at(index, view, context, request, limit, &mut answers).await;
+        if asking.is_some_and(|asking| constant_time::verify_slices_are_equal(&asking, owner).is_ok()) {
+            return true;
+        }
+    }
+    false
+}
+
+/// The digest of whoever sends a request to the route with this index; `None` if it proves nobody.
+async fn owner_at(
+    index: usize,
+    view: &View,
+    context: &RequestContext,
+    request: Request<'_>,
+    limit: &Limit,
+    answers: &mut Answers,
 ) -> Option<[u8; 32]> {
     let snapshot = &view.snapshot;
-    let has_limit = |route: &&Arc<crate::snapshot::Route>| {
-        route.limits.iter().any(|used| used.limit.config.name == limit.config.name)
-    };
-    let index = snapshot.routes.iter().position(|route| has_limit(&route)).unwrap_or(0);
     let route = snapshot.routes.get(index)?;
     let sources = sources(snapshot, index, &[]);
-    let (mut answers, mut now) = (Answers::default(), context.begun());
+    let mut now = context.begun();
     let identity = match sources.any() {
         false => Identity::default(),
         true => loop {
-            match sources.identify(&route.name, request.head, &answers, now) {
+            match sources.identify(&route.name, request.head, answers, now) {
                 Ok(identity) => break identity,
                 Err(Stop::Unproven(_)) => return None,
-                Err(Stop::Ask(question)) => now = context.ask(&mut answers, question, request).await,
+                Err(Stop::Ask(question)) => now = context.ask(answers, question, request).await,
             }
         },
     };

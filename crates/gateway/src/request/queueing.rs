@@ -108,13 +108,10 @@ impl<'v> Queueing<'v> {
             let behind = behind.map(|at| Place { at, wait: Span::ZERO });
             if let Some(place) = behind.or_else(|| self.delayed(&matching.selection, &tried)) {
                 let queued = self.enqueue(view, context, (matching, matched), &tried, &place, body).await;
-                return Err(queued.unwrap_or_else(|TooLarge| self.full(view, context, matching, &place)));
+                return Err(queued.unwrap_or_else(|TooLarge| context.refuse(LocalError::TooLarge)));
             }
         }
-        let decision = match &store {
-            Some(store) => matching.selection.decide_in_store(store, now).await,
-            None => matching.selection.decide(now, true),
-        };
+        let decision = matching.selection.decide_on(store.as_ref(), now).await;
         self.after(view, context, (matching, matched), decision, body).await
     }
 
@@ -187,7 +184,7 @@ impl<'v> Queueing<'v> {
                 }
                 view.count_outcome(one.index, LimitOutcome::Queued);
                 context.set_queued(one.index);
-                let wait = expected(place.wait, one, &stored);
+                let wait = (!stored.state.has_ended()).then(|| expected(place.wait, one, &stored));
                 self.queued(
                     context,
                     matched.with_decision(&matching.selection, decision, matching.inputs.now),
@@ -226,12 +223,12 @@ impl<'v> Queueing<'v> {
         context: &RequestContext,
         evaluated: Evaluated<'_, '_>,
         stored: &Accepted,
-        wait: Span,
+        wait: Option<Span>,
     ) -> LocalResponse {
         let queued = respond::Queued {
             id: stored.id.to_string(),
-            position: stored.ahead + 1,
-            wait,
+            state: stored.state.name(),
+            place: wait.map(|wait| (stored.ahead + 1, wait)),
             preferred: self.prefer.respond_async,
         };
         let mut response = respond::queued(&queued, evaluated.results.now, context.id());

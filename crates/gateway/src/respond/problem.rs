@@ -173,9 +173,11 @@ impl LocalError {
             Self::AuthAway => "the gateway cannot find out who sends this request; try again in 1 second",
             Self::AddressDenied => "clients with this address are not admitted here",
             Self::QueueFull(_) => "too many requests wait for their turn; try again later",
-            Self::QueueAway => "the gateway cannot queue this request at the moment; try again in 1 second",
+            Self::QueueAway => {
+                "the gateway cannot read or write its queue at the moment; try again in 1 second"
+            }
             Self::IdempotencyKeyReused => {
-                "another request with this Idempotency-Key is queued, and its content differs"
+                "an earlier request had this Idempotency-Key, and its content differs"
             }
             Self::NotQueued => "no request of this name is queued, or it is not yours",
             Self::NoRoute => "no route matches this request",

@@ -14,14 +14,14 @@ use sluicegate_wire::RequestHead;
 /// Where clients look after their queued requests: `/.well-known/queue/{id}`.
 pub const QUEUE_PATH: &str = "/.well-known/queue/";
 
-/// A request that was queued.
+/// A request that was queued, now or before.
 pub struct Queued {
     /// Its name in the queue.
     pub id: String,
-    /// Its place in the queue, from 1; an estimate.
-    pub position: u64,
-    /// How long it is likely to wait.
-    pub wait: Span,
+    /// The word for its state.
+    pub state: &'static str,
+    /// Its place in the queue, from 1, and how long it is likely to wait; `None` if it has ended. Both are estimates.
+    pub place: Option<(u64, Span)>,
     /// Whether its client has asked for an answer that comes later.
     pub preferred: bool,
 }
@@ -29,19 +29,18 @@ pub struct Queued {
 /// The response to a request that was queued: 202, with the address where its outcome will be.
 #[cold]
 pub fn queued(queued: &Queued, now: Time, request: &RequestId) -> LocalResponse {
-    let Queued { id, position, wait, preferred } = queued;
+    let Queued { id, state, place, preferred } = queued;
     let location = format!("{QUEUE_PATH}{id}");
-    let body = json!({
-        "id": id,
-        "state": "queued",
-        "position": position,
-        "expected_at": rfc3339(now.plus(*wait)),
-        "expected_seconds": wait.ceil_secs(),
-        "status_url": location,
-    });
+    let mut body = json!({ "id": id, "state": state, "status_url": location });
+    if let Some((position, wait)) = place {
+        body["position"] = json!(position);
+        body["expected_at"] = json!(rfc3339(now.plus(*wait)));
+        body["expected_seconds"] = json!(wait.ceil_secs());
+    }
     let mut response = json_response(StatusCode::ACCEPTED, &body);
     response.headers.insert(header::LOCATION, &location);
-    response.headers.insert(header::RETRY_AFTER, wait.ceil_secs().max(1).to_string());
+    let retry_after = place.map_or(1, |(_, wait)| wait.ceil_secs().max(1));
+    response.headers.insert(header::RETRY_AFTER, retry_after.to_string());
     response.headers.insert(X_REQUEST_ID, request);
     if *preferred {
         response.headers.insert("preference-applied", "respond-async");

@@ -1,8 +1,9 @@
 -- ARGV: the most messages, how long a claim holds, how long what ends can be seen. Answers {when the next message may be due
--- from now, or -1; for each message: id, key, consumer, claim, attempt, time since it was accepted, request}.
+-- from now, or -1; how many ended because their time was over; for each message: id, key, consumer, claim, attempt, time since it was accepted, request}.
 local max, lease, keep = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local MAX_IN_VAIN = 1000
 local time = now()
+even_if_full()
 
 -- The gateways of claims that were not renewed are gone.
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', Q .. 'claimed', '-inf', time, 'LIMIT', 0, MAX_IN_VAIN)) do
@@ -20,7 +21,7 @@ for _, consumer in ipairs(redis.call('ZRANGEBYSCORE', Q .. 'asleep', '-inf', tim
     redis.call('ZADD', Q .. 'ready', redis.call('HGET', Q .. 'turns', consumer) or 0, consumer)
 end
 
-local claimed, taken, in_vain = {0}, 0, 0
+local claimed, taken, in_vain = {0, 0}, 0, 0
 while taken < max and in_vain < MAX_IN_VAIN do
     local next = redis.call('ZRANGE', Q .. 'ready', 0, 0, 'WITHSCORES')
     if not next[1] then break end
@@ -40,11 +41,12 @@ while taken < max and in_vain < MAX_IN_VAIN do
         redis.call('ZADD', Q .. 'claimed', time + lease, message.id)
         local request = redis.call('GET', Q .. 'request:' .. message.id)
         taken = taken + 1
-        for _, value in ipairs({message.id, message.key, consumer, claim, attempt, time - message.accepted, request or ''}) do
+        for _, value in ipairs({message.id, message.key, consumer, claim, attempt, time - (message.accepted or time), request or ''}) do
             claimed[#claimed + 1] = value
         end
     elseif message then
         finish(message, EXPIRED, time, keep)
+        claimed[2] = claimed[2] + 1
         in_vain = in_vain + 1
     elseif due then
         redis.call('ZREM', Q .. 'waiting:' .. consumer, due) -- a message that somebody has removed by hand

@@ -7,6 +7,12 @@ local function now()
     return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- What follows is allowed also when the memory of the server is full: Redis refuses a script then at its first write, unless that
+-- needs no memory.
+local function even_if_full()
+    redis.call('ZREM', Q .. 'claimed', '')
+end
+
 local function key_of(id)
     return Q .. 'm:' .. id
 end
@@ -64,11 +70,12 @@ local function leave(message)
 end
 
 -- The message is in the queue from now on, with no attempts: it waits for its turn, or, if the order counts, until the earlier ones
--- of its key have ended.
+-- of its key have ended. Answers its state.
 local function enter(message)
     local id, key, number = message.id, message.key, message.number
     local is_blocked = message.ordered and redis.call('EXISTS', Q .. 'ordered:' .. key) == 1
-    redis.call('HSET', key_of(id), 'state', is_blocked and BLOCKED or WAITING, 'due', message.due, 'expires', message.expires,
+    local state = is_blocked and BLOCKED or WAITING
+    redis.call('HSET', key_of(id), 'state', state, 'due', message.due, 'expires', message.expires,
         'attempts', 0)
     redis.call('ZADD', Q .. 'key:' .. key, number, id)
     redis.call('ZADD', Q .. 'open', number, id)
@@ -76,6 +83,7 @@ local function enter(message)
     if message.ordered then redis.call('ZADD', Q .. 'ordered:' .. key, number, id) end
     count('length', 1)
     if not is_blocked then join(message) end
+    return state
 end
 
 -- The oldest message of a key whose order counts waits for its turn from now on.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sluicegate_counters_redis::{Address, Clock, Deployment, Settings};
 use sluicegate_limiter::Time;
 use sluicegate_queue::{
-    Accepted, Bounds, Cancelled, Claimed, DeadLetters, End, Entry, Figures, Id, Message, Refused,
+    Accepted, Bounds, Cancelled, Claims, DeadLetters, End, Entry, Figures, Id, Message, Overdue, Refused,
 };
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -101,6 +101,12 @@ impl Store {
         redis::cmd("SET").arg("clock").arg(now).exec(&mut self.connection.borrow_mut()).unwrap();
     }
 
+    /// Bounds the memory of the server, in bytes; 0 for no bound.
+    pub(crate) fn set_max_memory(&self, bytes: u64) {
+        let mut command = redis::cmd("CONFIG");
+        command.arg("SET").arg("maxmemory").arg(bytes).exec(&mut self.connection.borrow_mut()).unwrap();
+    }
+
     fn clock(&self) -> u64 {
         redis::cmd("GET").arg("clock").query(&mut self.connection.borrow_mut()).unwrap()
     }
@@ -144,9 +150,9 @@ impl Store {
         self.with(&limit, async |queue| queue.accept(&message, bounds).await)
     }
 
-    pub(crate) fn claim(&self, limit: &str, now: u64, keep: u64, max: usize) -> Result<Vec<Claimed>> {
+    pub(crate) fn claim(&self, limit: &str, now: u64, keep: u64, max: usize) -> Result<Claims> {
         self.set_clock(now);
-        self.with(limit, async |queue| Ok(queue.claim(now, keep.saturating_sub(now), max).await?.claimed))
+        self.with(limit, async |queue| queue.claim(now, keep.saturating_sub(now), max).await)
     }
 
     pub(crate) fn end(&self, id: Id, claim: u64, end: End, now: u64, keep: u64) -> Result<bool> {
@@ -159,9 +165,9 @@ impl Store {
         self.with(LIMIT, async |queue| queue.cancel(id, &owner, keep.saturating_sub(now)).await)
     }
 
-    pub(crate) fn expire(&self, now: u64, keep: u64, max: usize) -> Result<u64> {
+    pub(crate) fn expire(&self, limit: &str, now: u64, keep: u64, max: usize) -> Result<Overdue> {
         self.set_clock(now);
-        self.with(LIMIT, async |queue| queue.expire(keep.saturating_sub(now), max).await)
+        self.with(limit, async |queue| queue.expire(keep.saturating_sub(now), max).await)
     }
 
     pub(crate) fn retry(&self, which: DeadLetters, now: u64, expires: u64) -> Result<u64> {
@@ -192,12 +198,6 @@ impl Store {
             Ok((limit, figures))
         };
         limits.into_iter().map(figures).collect()
-    }
-
-    pub(crate) fn next_due(&self, limit: &str) -> Result<Option<u64>> {
-        let now = self.clock();
-        let due = self.with(limit, async |queue| Ok(queue.claim(now, 1, 0).await?.next_due))?;
-        Ok(due.map(|due| if due == 0 { 0 } else { now + due }))
     }
 
     pub(crate) fn has_backlog(&self, limit: &str, key: &[u8], in_order: bool, now: u64) -> Result<bool> {

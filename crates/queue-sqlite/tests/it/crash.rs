@@ -40,7 +40,7 @@ fn child() {
 /// Delivers so many messages, or all that are there if `rounds` is small.
 fn deliver(file: &QueueFile, rounds: usize, mut delivered: impl FnMut(u64)) {
     for _ in 0..rounds {
-        for claimed in file.claim(LIMIT, NOW, LATER, 3).unwrap() {
+        for claimed in file.claim(LIMIT, NOW, LATER, 3).unwrap().claimed {
             let end = End::Delivered { answer: Vec::new() };
             assert!(file.end(claimed.id, claimed.claim, end, NOW, LATER).unwrap());
             delivered(numbers(std::slice::from_ref(&claimed))[0]);
@@ -72,7 +72,7 @@ fn nothing_that_was_accepted_is_lost_by_a_kill() {
     let file = open(&path);
     let mut left = BTreeSet::new();
     loop {
-        let claimed = file.claim(LIMIT, NOW, LATER, 1_000).unwrap();
+        let claimed = file.claim(LIMIT, NOW, LATER, 1_000).unwrap().claimed;
         if claimed.is_empty() {
             break;
         }
@@ -94,9 +94,9 @@ fn attempts_of_a_process_that_died_are_made_again() {
     let (_folder, path) = place();
     let file = open(&path);
     accept(&file, message(1, "a"));
-    assert_eq!(file.claim(LIMIT, NOW, LATER, 1).unwrap()[0].attempt, 1);
+    assert_eq!(file.claim(LIMIT, NOW, LATER, 1).unwrap().claimed[0].attempt, 1);
     drop(file);
-    let claimed = open(&path).claim(LIMIT, NOW, LATER, 1).unwrap();
+    let claimed = open(&path).claim(LIMIT, NOW, LATER, 1).unwrap().claimed;
     assert_eq!((numbers(&claimed), claimed[0].attempt), (vec![1], 2));
 }
 
@@ -114,7 +114,7 @@ fn a_copy_of_a_file_in_use_has_all_that_was_accepted_before_it() {
         let beside = |path: &Path| Path::new(&format!("{}-wal", path.display())).to_owned();
         fs::copy(&path, &copy).unwrap();
         fs::copy(beside(&path), beside(&copy)).unwrap();
-        let found = open(&copy).claim(LIMIT, NOW, LATER, 1_000).unwrap();
+        let found = open(&copy).claim(LIMIT, NOW, LATER, 1_000).unwrap().claimed;
         assert_eq!(numbers(&found), (1..=number).collect::<Vec<_>>());
     }
 }

@@ -1,14 +1,16 @@
 //! What becomes of a message.
 
 use crate::common::{BOUNDS, LATER, LIMIT, NOW, OWNER, Store, accept, id, message, numbers, open, place};
-use sluicegate_queue::{Bounds, Cancelled, DeadLetters, End, Idempotency, Message, Order, Refused, State};
+use sluicegate_queue::{
+    Bounds, Cancelled, DeadLetters, End, Idempotency, Message, Order, Overdue, Refused, State,
+};
 
 fn state(file: &Store, number: u64) -> State {
     file.get(id(number)).unwrap().unwrap().state
 }
 
 fn claim(file: &Store, now: u64) -> Vec<u64> {
-    numbers(&file.claim(LIMIT, now, LATER, 10).unwrap())
+    numbers(&file.claim(LIMIT, now, LATER, 10).unwrap().claimed)
 }
 
 #[test]
@@ -18,7 +20,7 @@ fn a_message_is_delivered_with_its_answer() {
     let first = accept(&file, message(1, "a"));
     assert_eq!((first.id, first.ahead, first.is_duplicate), (id(1), 0, false));
     assert_eq!(accept(&file, message(2, "a")).ahead, 1);
-    let claimed = file.claim(LIMIT, NOW, LATER, 1).unwrap();
+    let claimed = file.claim(LIMIT, NOW, LATER, 1).unwrap().claimed;
     assert_eq!((claimed[0].request.as_slice(), claimed[0].attempt), (&b"request 1"[..], 1));
     assert_eq!(state(&file, 1), State::Claimed);
     assert!(file.end(id(1), 1, End::Delivered { answer: b"200".to_vec() }, NOW + 5, LATER).unwrap());
@@ -40,8 +42,8 @@ fn a_failed_attempt_waits_and_the_last_one_is_a_dead_letter() {
     let again = End::Again { due: NOW + 100, reason: "status 503".to_owned() };
     assert!(file.end(id(1), 1, again, NOW, LATER).unwrap());
     assert_eq!(claim(&file, NOW + 99), [] as [u64; 0]);
-    assert_eq!(file.next_due(LIMIT).unwrap(), Some(NOW + 100));
-    let claimed = file.claim(LIMIT, NOW + 100, LATER, 1).unwrap();
+    assert_eq!(file.claim(LIMIT, NOW, LATER, 0).unwrap().next_due, Some(NOW + 100));
+    let claimed = file.claim(LIMIT, NOW + 100, LATER, 1).unwrap().claimed;
     assert_eq!((numbers(&claimed), claimed[0].attempt), (vec![1], 2));
     assert!(
         !file.end(id(1), 1, End::Released { until: None }, NOW, LATER).unwrap(),
@@ -53,7 +55,7 @@ fn a_failed_attempt_waits_and_the_last_one_is_a_dead_letter() {
     assert_eq!((dead.len(), dead[0].reason.as_deref()), (1, Some("status 400")));
     assert_eq!(file.figures().unwrap()[0].1.failed, 1);
     assert_eq!(file.retry(DeadLetters::AllOf(LIMIT.to_owned()), NOW + 300, LATER).unwrap(), 1);
-    let claimed = file.claim(LIMIT, NOW + 300, LATER, 1).unwrap();
+    let claimed = file.claim(LIMIT, NOW + 300, LATER, 1).unwrap().claimed;
     assert_eq!((claimed[0].attempt, claimed[0].request.as_slice()), (1, &b"request 1"[..]));
     assert!(file.end(id(1), 3, End::Failed { reason: "again".to_owned() }, NOW, LATER).unwrap());
     assert_eq!(file.drop_failed(DeadLetters::One(id(1))).unwrap(), 1);
@@ -68,7 +70,7 @@ fn an_attempt_that_was_not_made_does_not_count() {
     let file = open(&path);
     accept(&file, message(1, "a"));
     for number in 1..=3 {
-        let claimed = file.claim(LIMIT, NOW, LATER, 1).unwrap();
+        let claimed = file.claim(LIMIT, NOW, LATER, 1).unwrap().claimed;
         assert_eq!((claimed[0].claim, claimed[0].attempt), (number, 1));
         let release = |claim| file.end(id(1), claim, End::Released { until: None }, NOW, LATER).unwrap();
         assert!(!release(number - 1), "a call that is repeated does not end the next attempt");
@@ -88,7 +90,7 @@ fn messages_whose_order_counts_wait_for_each_other_only() {
     (151..=153).for_each(|number| _ = accept(&file, ordered(number)));
     assert_eq!(file.retry(DeadLetters::One(id(1)), NOW, LATER).unwrap(), 1);
     let now = NOW + 1;
-    let all = file.claim(LIMIT, now, LATER, 1_000).unwrap();
+    let all = file.claim(LIMIT, now, LATER, 1_000).unwrap().claimed;
     assert_eq!(all.len(), 151, "all but the last two");
     for number in 151..=153 {
         assert_eq!(state(&file, number), State::Claimed, "{number}");
@@ -136,11 +138,11 @@ fn time_ends_messages_and_they_are_forgotten() {
     short.expires = NOW + 10;
     accept(&file, short);
     accept(&file, message(2, "a"));
-    assert_eq!(file.expire(NOW + 9, NOW + 50, 10).unwrap(), 0);
-    assert_eq!(file.expire(NOW + 10, NOW + 50, 10).unwrap(), 1);
+    assert_eq!(file.expire(LIMIT, NOW + 9, NOW + 50, 10).unwrap(), Overdue::default());
+    assert_eq!(file.expire(LIMIT, NOW + 10, NOW + 50, 10).unwrap().expired, 1);
     assert_eq!((state(&file, 1), state(&file, 2)), (State::Expired, State::Waiting));
     assert_eq!(claim(&file, NOW + 10), [2]);
-    assert_eq!(file.expire(NOW + 50, NOW + 90, 10).unwrap(), 1);
+    assert_eq!(file.expire(LIMIT, NOW + 50, NOW + 90, 10).unwrap().removed, 1);
     assert_eq!(file.get(id(1)).unwrap(), None);
 }
 
@@ -194,7 +196,26 @@ fn a_repeated_request_is_one_message() {
     assert_eq!(file.accept(repeated(4, 6), BOUNDS).unwrap(), Err(Refused::Conflict));
     assert_eq!(claim(&file, NOW), [1, 2]);
     assert!(file.end(id(2), 1, End::Delivered { answer: Vec::new() }, NOW, LATER).unwrap());
-    assert_eq!(accept(&file, repeated(5, 5)).id, id(2), "also when it was delivered");
+    let delivered = accept(&file, repeated(5, 5));
+    assert_eq!((delivered.id, delivered.state, delivered.ahead), (id(2), State::Delivered, 0));
+}
+
+#[test]
+fn a_request_that_was_cancelled_or_has_expired_can_be_made_again() {
+    let (_folder, path) = place();
+    let file = open(&path);
+    let repeated = |number, expires| {
+        let idempotency = Some(Idempotency { key: [1; 32], content: [number as u8; 32] });
+        Message { idempotency, expires, ..message(number, "a") }
+    };
+    accept(&file, repeated(1, LATER));
+    assert_eq!(file.cancel(id(1), OWNER, NOW, LATER).unwrap(), Cancelled::Done);
+    let again = accept(&file, repeated(2, NOW + 5));
+    assert_eq!((again.id, again.is_duplicate), (id(2), false));
+    assert_eq!(claim(&file, NOW + 5), [] as [u64; 0]);
+    assert_eq!(state(&file, 2), State::Expired);
+    assert_eq!(accept(&file, repeated(3, LATER)).id, id(3));
+    assert_eq!(claim(&file, NOW + 5), [3]);
 }
 
 /// A caller that does not know whether its call has succeeded repeats it, and harms nobody who shares the commit.
@@ -214,7 +235,7 @@ fn dead_letters_are_queued_again_in_parts() {
     let (_folder, path) = place();
     let file = open(&path);
     (1..=1_500).for_each(|number| _ = accept(&file, message(number, "a")));
-    for claimed in file.claim(LIMIT, NOW, LATER, 1_500).unwrap() {
+    for claimed in file.claim(LIMIT, NOW, LATER, 1_500).unwrap().claimed {
         let failed = End::Failed { reason: "status 400".to_owned() };
         assert!(file.end(claimed.id, 1, failed, NOW, LATER).unwrap());
     }

@@ -42,7 +42,7 @@ fn a_queue_is_for_one_gateway() {
     file.release_lock();
     let next = open(&path);
     assert_eq!(file.accept(message(2, "a"), BOUNDS), Err(QueueError::Released));
-    assert_eq!(numbers(&next.claim(LIMIT, NOW, LATER, 1).unwrap()), [1]);
+    assert_eq!(numbers(&next.claim(LIMIT, NOW, LATER, 1).unwrap().claimed), [1]);
 }
 
 /// The child, which may write files of 512 kB only.
@@ -64,5 +64,5 @@ fn a_full_disk_refuses_a_message_and_keeps_the_others() {
     shell.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\""]).arg(env::current_exe().unwrap());
     let mut child = again("files::child", shell, (FILE, &path));
     assert!(child.0.wait().unwrap().success());
-    assert_eq!(numbers(&open(&path).claim(LIMIT, NOW, LATER, 5).unwrap()), [1, 3]);
+    assert_eq!(numbers(&open(&path).claim(LIMIT, NOW, LATER, 5).unwrap().claimed), [1, 3]);
 }

@@ -26,7 +26,7 @@ fn those_who_wait_share_a_commit() {
     });
     let commits = file.commits() - before;
     assert!(commits < 800, "{commits} commits for 1,600 messages");
-    assert_eq!(file.claim(LIMIT, NOW, LATER, 10_000).unwrap().len(), 1_600);
+    assert_eq!(file.claim(LIMIT, NOW, LATER, 10_000).unwrap().claimed.len(), 1_600);
 }
 
 /// Two threads never get the same message.
@@ -41,7 +41,7 @@ fn a_message_is_taken_once() {
                 scope.spawn(|| {
                     let mut mine = Vec::new();
                     loop {
-                        let claimed = file.claim(LIMIT, NOW, LATER, 7).unwrap();
+                        let claimed = file.claim(LIMIT, NOW, LATER, 7).unwrap().claimed;
                         if claimed.is_empty() {
                             return mine;
                         }
@@ -74,7 +74,7 @@ fn a_long_queue_is_opened_and_used_quickly() {
     let rounds = 200;
     let begun = Instant::now();
     for round in 0..rounds {
-        assert_eq!(file.claim(LIMIT, NOW, LATER, 1).unwrap().len(), 1);
+        assert_eq!(file.claim(LIMIT, NOW, LATER, 1).unwrap().claimed.len(), 1);
         accept_many(&file, MANY + round);
     }
     assert_eq!(file.get(id(MANY / 2)).unwrap().unwrap().state, State::Waiting);

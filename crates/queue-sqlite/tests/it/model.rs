@@ -109,7 +109,7 @@ proptest! {
                     file.accept(message, BOUNDS).unwrap().unwrap();
                 }
                 Call::Claim(max) => {
-                    let claimed = file.claim(LIMIT, now, LATER, max).unwrap();
+                    let claimed = file.claim(LIMIT, now, LATER, max).unwrap().claimed;
                     prop_assert!(claimed.len() <= max);
                     // Those whose time is over have ended, which may have let others of their key wait.
                     while let Some(at) = all.iter().position(|known| {
@@ -175,7 +175,7 @@ proptest! {
                 }
                 Call::Pass(millis) => now += millis,
                 Call::Expire => {
-                    file.expire(now, LATER, 1_000).unwrap();
+                    file.expire(LIMIT, now, LATER, 1_000).unwrap();
                     for at in 0..all.len() {
                         let waits = matches!(all[at].state, State::Waiting | State::Blocked);
                         if waits && all[at].expires <= now {
