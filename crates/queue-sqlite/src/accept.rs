@@ -1,20 +1,13 @@
-//! A message is stored.
+//! Messages are stored.
+
+use std::collections::hash_map::Entry;
 
 use rusqlite::OptionalExtension;
 use sluicegate_queue::{Accepted, Bounds, Id, MAX_OF_KEY, Message, Order, Refused, State};
 
+use crate::arrivals::{Arrivals, Count, Queue};
 use crate::rows::{id, signed, state, unsigned};
-use crate::transaction::{Count, Transaction};
-
-/// The figures of a queue that matter to a new message.
-#[derive(Default)]
-struct Queue {
-    length: u64,
-    bytes: u64,
-    failed: u64,
-    accepted: u64,
-    ended: u64,
-}
+use crate::transaction::Transaction;
 
 /// A message that is stored already.
 struct Known {
@@ -29,35 +22,64 @@ struct Known {
 
 impl Transaction<'_> {
     /// Stores a message, unless it is there already: a caller that does not know whether an earlier call succeeded repeats it.
-    pub(crate) fn accept(
+    /// Figures and flows know of it after [`arrived`](Self::arrived).
+    pub(crate) fn accept<'m>(
         &mut self,
-        message: &Message,
+        arrivals: &mut Arrivals<'m>,
+        message: &'m Message,
         bounds: Bounds,
     ) -> rusqlite::Result<Result<Accepted, Refused>> {
-        match self.known(message)? {
-            // The client has a right to try again.
-            Some(known)
-                if matches!(known.state, State::Expired | State::Cancelled) && known.id != message.id =>
-            {
-                self.has_changed = true;
-                self.statements.forget_idempotency.execute([&known.id.0[..]])?;
+        if let Some(known) = self.known(message)? {
+            let is_over = matches!(known.state, State::Expired | State::Cancelled) && known.id != message.id;
+            if !is_over {
+                return self.duplicate(&known);
             }
-            Some(known) => return self.duplicate(&known),
-            None => {}
+            // The client has a right to try again.
+            self.has_changed = true;
+            self.statements.forget_idempotency.execute([&known.id.0[..]])?;
         }
-        let limit = message.limit.as_str();
-        let queue = self.queue(limit)?.unwrap_or_default();
-        let size = message.request.len() as u64;
+        let (limit, size) = (message.limit.as_str(), message.request.len() as u64);
+        let (queue, count) = match arrivals.queues.entry(limit) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert((self.queue_to_fill(limit)?, Count::default())),
+        };
         if queue.length + queue.failed >= bounds.max_length
             || queue.bytes.saturating_add(size) > bounds.max_bytes
         {
             return Ok(Err(Refused::Full { length: queue.length }));
         }
-        self.statements.add_queue.execute([limit])?;
-        let of_key = self.of_key(limit, &message.key)?;
-        let state = self.store(message, queue.accepted)?;
-        let ahead = queue.accepted.saturating_sub(queue.ended);
-        Ok(Ok(Accepted { id: message.id, state, ahead, of_key, is_duplicate: false }))
+        let (ordinal, ahead) = (queue.accepted, queue.accepted.saturating_sub(queue.ended));
+        queue.length += 1;
+        queue.bytes += size;
+        queue.accepted += 1;
+        count.length += 1;
+        count.bytes += signed(size);
+        count.accepted += 1;
+        let of_key = match arrivals.of_key.entry((limit, &message.key)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(self.of_key(limit, &message.key)?),
+        };
+        let before = *of_key;
+        *of_key = MAX_OF_KEY.min(before + 1);
+        let state = self.store(message, ordinal)?;
+        if state == State::Waiting {
+            *arrivals.joins.entry((limit, &message.consumer)).or_default() += 1;
+        }
+        Ok(Ok(Accepted { id: message.id, state, ahead, of_key: before, is_duplicate: false }))
+    }
+
+    /// Writes what messages that were stored change of their queues.
+    pub(crate) fn arrived(&mut self, arrivals: &mut Arrivals<'_>) -> rusqlite::Result<()> {
+        for (limit, (_, count)) in arrivals.queues.drain() {
+            if count.accepted > 0 {
+                self.count(limit, &count)?;
+            }
+        }
+        for ((limit, consumer), messages) in arrivals.joins.drain() {
+            self.join_flow(limit, consumer, messages)?;
+        }
+        arrivals.of_key.clear();
+        Ok(())
     }
 
     /// A message that has the name or the `Idempotency-Key` of this one.
@@ -98,6 +120,15 @@ impl Transaction<'_> {
         self.statements.of_key.query_row((limit, key, signed(MAX_OF_KEY)), |row| row.get(0)).map(unsigned)
     }
 
+    /// The figures of a queue that a message is about to be put into.
+    fn queue_to_fill(&mut self, limit: &str) -> rusqlite::Result<Queue> {
+        if let Some(queue) = self.queue(limit)? {
+            return Ok(queue);
+        }
+        self.statements.add_queue.execute([limit])?;
+        Ok(Queue::default())
+    }
+
     fn queue(&mut self, limit: &str) -> rusqlite::Result<Option<Queue>> {
         let read = |row: &rusqlite::Row<'_>| {
             Ok(Queue {
@@ -133,10 +164,7 @@ impl Transaction<'_> {
         ))?;
         let number = self.connection.last_insert_rowid();
         self.statements.add_request.execute((number, &message.request))?;
-        self.count(limit, &Count { length: 1, bytes: size, accepted: 1, ..Count::default() })?;
-        if !is_blocked {
-            self.join_flow(limit, &message.consumer)?;
-        }
+        self.has_changed = true;
         Ok(state)
     }
 }

@@ -2,9 +2,10 @@
 
 use sluicegate_queue::{Cancelled, DeadLetters, End, Id, MAX_DEAD_LETTERS, Overdue, State};
 
+use crate::arrivals::Count;
 use crate::job::Times;
 use crate::rows::signed;
-use crate::transaction::{Count, Found, Transaction};
+use crate::transaction::{Found, Transaction};
 
 impl Transaction<'_> {
     /// Ends an attempt, unless it is not in progress any more.
@@ -42,7 +43,7 @@ impl Transaction<'_> {
         reason: Option<&str>,
     ) -> rusqlite::Result<()> {
         self.statements.wait_again.execute((message.number, due, attempts, reason))?;
-        self.join_flow(&message.limit, &message.consumer)
+        self.join_flow(&message.limit, &message.consumer, 1)
     }
 
     /// Cancels a message of this owner that waits.
@@ -96,7 +97,7 @@ impl Transaction<'_> {
             )?;
             self.count(limit, &Count { length: 1, failed: -1, ended: -1, ..Count::default() })?;
             if !is_blocked {
-                self.join_flow(limit, consumer)?;
+                self.join_flow(limit, consumer, 1)?;
             }
         }
         Ok(names.len() as u64)

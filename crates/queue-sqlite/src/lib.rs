@@ -13,6 +13,7 @@
 //! | `schema` | the tables, and why they are as they are |
 
 mod accept;
+mod arrivals;
 mod claim;
 mod end;
 mod error;

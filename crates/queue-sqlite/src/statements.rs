@@ -13,6 +13,7 @@ pub(crate) struct Statements<'c> {
     pub(crate) add: Statement<'c>,
     pub(crate) add_request: Statement<'c>,
     pub(crate) is_blocked: Statement<'c>,
+    pub(crate) join_awake: Statement<'c>,
     pub(crate) join_flow: Statement<'c>,
     pub(crate) leave_flow: Statement<'c>,
     pub(crate) remove_flow: Statement<'c>,
@@ -59,10 +60,14 @@ impl<'c> Statements<'c> {
             is_blocked: prepare(
                 "SELECT 1 FROM messages WHERE lim = ?1 AND key = ?2 AND ordered = 1 AND state < 3 AND number <> ?3 LIMIT 1",
             )?,
+            // Most flows are ready, and then no index changes.
+            join_awake: prepare(
+                "UPDATE flows SET waiting = waiting + ?3 WHERE lim = ?1 AND consumer = ?2 AND ready = 1",
+            )?,
             join_flow: prepare(
                 "INSERT INTO flows (lim, consumer, waiting, turn, ready, paused, due)
-                 VALUES (?1, ?2, 1, (SELECT turn FROM queues WHERE lim = ?1), 1, 0, 0)
-                 ON CONFLICT DO UPDATE SET waiting = waiting + 1, ready = 1 - paused",
+                 VALUES (?1, ?2, ?3, (SELECT turn FROM queues WHERE lim = ?1), 1, 0, 0)
+                 ON CONFLICT DO UPDATE SET waiting = waiting + ?3, ready = 1 - paused",
             )?,
             leave_flow: prepare("UPDATE flows SET waiting = waiting - 1 WHERE lim = ?1 AND consumer = ?2")?,
             remove_flow: prepare("DELETE FROM flows WHERE lim = ?1 AND consumer = ?2 AND waiting <= 0")?,

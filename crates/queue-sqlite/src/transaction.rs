@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension};
 use sluicegate_queue::{Id, MAX_DEAD_LETTERS, State};
 use sluicegate_sqlite_file::{Job, Outcome};
 
+use crate::arrivals::{Arrivals, Count};
 use crate::error::QueueError;
 use crate::job::{Answer, Change, Times};
 use crate::rows::{id, signed, state, unsigned};
@@ -30,16 +31,6 @@ pub(crate) struct Found {
     pub(crate) size: i64,
 }
 
-/// What a change adds to the figures of a queue.
-#[derive(Default)]
-pub(crate) struct Count {
-    pub(crate) length: i64,
-    pub(crate) bytes: i64,
-    pub(crate) failed: i64,
-    pub(crate) accepted: i64,
-    pub(crate) ended: i64,
-}
-
 impl Job for Change {
     type Answer = Answer;
     type Error = QueueError;
@@ -62,17 +53,24 @@ impl Job for Change {
         jobs: &[&Self],
     ) -> rusqlite::Result<(Vec<Outcome<Self>>, bool)> {
         transaction.has_changed = false;
-        let answers =
-            jobs.iter().map(|job| transaction.make(job).map(Ok)).collect::<rusqlite::Result<_>>()?;
+        let mut arrivals = Arrivals::default();
+        let mut answers = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            answers.push(Ok(transaction.make(&mut arrivals, job)?));
+        }
+        transaction.arrived(&mut arrivals)?;
         Ok((answers, transaction.has_changed))
     }
 }
 
 impl Transaction<'_> {
-    /// Makes a job.
-    pub(crate) fn make(&mut self, job: &Change) -> rusqlite::Result<Answer> {
+    /// Makes a job, which sees all those before it.
+    fn make<'m>(&mut self, arrivals: &mut Arrivals<'m>, job: &'m Change) -> rusqlite::Result<Answer> {
+        if !matches!(job, Change::Accept(..)) {
+            self.arrived(arrivals)?;
+        }
         match job {
-            Change::Accept(message, bounds) => self.accept(message, *bounds).map(Answer::Accepted),
+            Change::Accept(message, bounds) => self.accept(arrivals, message, *bounds).map(Answer::Accepted),
             Change::Claim { limit, times, max } => self.claim(limit, *times, *max).map(Answer::Claimed),
             Change::End { id, claim, end, times } => self.end(*id, *claim, end, *times).map(Answer::Ended),
             Change::Cancel { id, owner, times } => self.cancel(*id, owner, *times).map(Answer::Cancelled),
@@ -111,10 +109,12 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// One more message of the flow waits for its turn.
-    pub(crate) fn join_flow(&mut self, limit: &str, consumer: &str) -> rusqlite::Result<()> {
+    /// More messages of the flow wait for their turns.
+    pub(crate) fn join_flow(&mut self, limit: &str, consumer: &str, messages: i64) -> rusqlite::Result<()> {
         self.has_changed = true;
-        self.statements.join_flow.execute((limit, consumer))?;
+        if self.statements.join_awake.execute((limit, consumer, messages))? == 0 {
+            self.statements.join_flow.execute((limit, consumer, messages))?;
+        }
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl Transaction<'_> {
         let next = self.statements.next_of_key.query_row((limit, key), read).optional()?;
         if let Some((number, consumer)) = next {
             self.statements.promote.execute([number])?;
-            self.join_flow(limit, &consumer)?;
+            self.join_flow(limit, &consumer, 1)?;
         }
         Ok(())
     }
