@@ -83,6 +83,7 @@ mod proxy_out;
 mod proxy_protocol;
 mod queue;
 mod queue_delivery;
+mod queue_faults;
 mod queue_shared;
 mod readme;
 mod reasons;

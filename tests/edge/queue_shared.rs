@@ -10,7 +10,8 @@ use crate::harness::faults::{Random, setting};
 use crate::harness::folder::text;
 use crate::harness::redis::RedisSetup;
 use crate::harness::{
-    Folder, Gateway, RedisServer, Sentinels, Setup, Stopwatch, Upstream, deadline, sleep, until,
+    Folder, Gateway, RedisServer, Sentinels, Setup, Stopwatch, Upstream, deadline, patience, sleep, until,
+    within,
 };
 
 /// A server that has on disk what it has answered.
@@ -18,8 +19,20 @@ fn durable() -> RedisSetup {
     RedisServer::setup().config("appendonly", &["yes"]).config("appendfsync", &["always"])
 }
 
-fn start(upstream: &Upstream, redis: &RedisServer, limit: &str) -> Gateway {
-    Setup::default().upstream(upstream).handover().start(&file(&redis.store(), limit))
+/// A master and its replica, which have on disk what they have answered.
+fn durable_sentinels() -> Sentinels {
+    let mut sentinels = Sentinels::start(3);
+    for server in &mut sentinels.servers {
+        for (name, value) in [("appendonly", "yes"), ("appendfsync", "always")] {
+            server.configure(name, &[value]);
+            server.run::<()>(&["CONFIG", "SET", name, value]);
+        }
+    }
+    sentinels
+}
+
+fn start(upstream: &Upstream, store: &str, limit: &str) -> Gateway {
+    Setup::default().upstream(upstream).handover().start(&file(store, limit))
 }
 
 /// Waits until a gateway has reached its queue.
@@ -39,7 +52,7 @@ fn gateways_share_a_queue() {
         exchange.answer(200, &[], &body);
     });
     let limit = "key: global, rate: 10/s, burst: 1, accept: 202, queue: {redis: {stream: orders}}";
-    let gateways: Vec<Gateway> = (0..3).map(|_| start(&upstream, &redis, limit)).collect();
+    let gateways: Vec<Gateway> = (0..3).map(|_| start(&upstream, &redis.store(), limit)).collect();
     gateways.iter().for_each(ready);
     let mut accepted = Vec::new();
     for number in 0..15 {
@@ -72,7 +85,7 @@ fn a_server_that_may_lose_requests_is_complained_about() {
     let redis = RedisServer::start();
     let upstream = Upstream::echoing();
     let limit = "key: global, rate: 5/s, burst: 1, accept: 202, queue: {redis: {}}";
-    let gateway = start(&upstream, &redis, limit);
+    let gateway = start(&upstream, &redis.store(), limit);
     assert!(gateway.times_logged("set appendonly to yes and appendfsync to always") >= 1);
     ready(&gateway);
     let at = until("a request is queued", || {
@@ -100,7 +113,7 @@ fn nothing_is_lost_while_redis_is_away() {
     let mut redis = durable().start();
     let upstream = Upstream::echoing();
     let limit = "key: ip, rate: 5/s, burst: 1, scope: local, accept: 202, queue: {redis: {}}";
-    let gateway = start(&upstream, &redis, limit);
+    let gateway = start(&upstream, &redis.store(), limit);
     ready(&gateway);
     let mut accepted = Vec::new();
     until("some are queued", || {
@@ -120,12 +133,47 @@ fn nothing_is_lost_while_redis_is_away() {
     accepted.iter().for_each(|at| _ = outcome(&gateway, at, &[], "delivered"));
 }
 
-/// Gateways are killed and Redis is killed and frozen at random: every request that was accepted is delivered, with one key each, and no key is
-/// at the upstream twice at a time.
+/// Gateways are killed and Redis is killed and frozen at random.
 #[test]
 fn killed_gateways_and_a_killed_redis_lose_nothing() {
-    let mut random = Random::seeded(38);
     let mut redis = durable().start();
+    let store = redis.store();
+    faults_lose_nothing(&store, 38, |random| match random.below(2) {
+        0 => {
+            redis.kill();
+            redis.restart();
+        }
+        _ => {
+            redis.freeze();
+            sleep(random.time(100..1_500));
+            redis.thaw();
+        }
+    });
+}
+
+/// Gateways are killed, the master of Redis is killed and its replica takes over, or the master is frozen, at random.
+#[test]
+fn killed_gateways_and_failovers_lose_nothing() {
+    let mut sentinels = durable_sentinels();
+    let store = sentinels.store();
+    faults_lose_nothing(&store, 39, |random| match random.below(2) {
+        0 => {
+            sentinels.fail_over();
+            sentinels.rejoin();
+        }
+        _ => {
+            let master = &sentinels.servers[sentinels.master()];
+            master.freeze();
+            sleep(random.time(100..1_000));
+            master.thaw();
+        }
+    });
+}
+
+/// Every request that was accepted is delivered while gateways are killed and `fault` happens to Redis, with one key each, and no key is at
+/// the upstream twice at a time.
+fn faults_lose_nothing(store: &str, seed: u64, mut fault: impl FnMut(&mut Random)) {
+    let mut random = Random::seeded(seed);
     let in_progress = Arc::new(Mutex::new(HashMap::<String, usize>::new()));
     let bodies = Arc::new(Mutex::new(HashMap::<String, Vec<u8>>::new()));
     let twice = Arc::new(AtomicUsize::new(0));
@@ -154,7 +202,7 @@ fn killed_gateways_and_a_killed_redis_lose_nothing() {
         "key: header:X-Shop, rate: {rate}/s, burst: 1, accept: 202, \
          queue: {{redis: {{stream: orders}}, concurrency: 64, max_length: 1M}}"
     );
-    let mut gateways: Vec<Gateway> = (0..3).map(|_| start(&upstream, &redis, &limit)).collect();
+    let mut gateways: Vec<Gateway> = (0..3).map(|_| start(&upstream, store, &limit)).collect();
     gateways.iter().for_each(ready);
     let mut accepted = Vec::new();
     for round in 0..rounds {
@@ -181,21 +229,17 @@ fn killed_gateways_and_a_killed_redis_lose_nothing() {
                 gateways[victim] = gateways[victim].again();
                 ready(&gateways[victim]);
             }
-            1 => {
-                redis.kill();
-                redis.restart();
-                gateways.iter().for_each(ready);
-            }
             _ => {
-                redis.freeze();
-                sleep(random.time(100..1_500));
-                redis.thaw();
+                fault(&mut random);
                 gateways.iter().for_each(ready);
             }
         }
     }
     assert!(accepted.len() > 50, "{}", accepted.len());
     println!("{} of {} were accepted", accepted.len(), rounds * each);
+    // The claims of a gateway that was killed hold for 15 seconds.
+    let length = || gateways[0].admin_get("/queues").json()[0]["length"].as_u64();
+    within(patience(40), || (length() == Some(0)).then_some(()));
     for (at, shop, body) in &accepted {
         let document = outcome(&gateways[0], at, &[("X-Shop", shop)], "delivered");
         assert_eq!(document["answer"]["body"], *body);
@@ -208,11 +252,7 @@ fn killed_gateways_and_a_killed_redis_lose_nothing() {
 /// The master of Redis dies, and its replica takes over: a request is answered 202 only when the replica has it.
 #[test]
 fn a_failover_loses_nothing() {
-    let mut sentinels = Sentinels::start(3);
-    for server in &mut sentinels.servers {
-        server.configure("appendonly", &["yes"]);
-        server.configure("appendfsync", &["always"]);
-    }
+    let mut sentinels = durable_sentinels();
     let upstream = Upstream::echoing();
     let limit = "key: ip, rate: 20/s, burst: 1, scope: local, accept: 202, queue: {redis: {}}";
     let gateway = Setup::default().upstream(&upstream).start(&file(&sentinels.store(), limit));

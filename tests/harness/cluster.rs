@@ -196,6 +196,19 @@ impl Sentinels {
         self.promoted(1 - old, || {});
     }
 
+    /// Starts the server that was killed again, as the replica, and waits until it has what the master holds.
+    #[track_caller]
+    pub fn rejoin(&mut self) {
+        let (new, port) = (self.master(), self.servers[self.master()].address.port().to_string());
+        let old = &mut self.servers[1 - new];
+        old.restart();
+        old.run::<()>(&["REPLICAOF", "127.0.0.1", &port]);
+        until("the replica follows", || {
+            (old.info("replication", "master_link_status")? == "up").then_some(())
+        });
+        self.catch_up();
+    }
+
     /// Swaps the roles of the two running servers, and waits until it is done.
     #[track_caller]
     pub fn switch_over(&self) {

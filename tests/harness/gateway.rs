@@ -43,7 +43,7 @@ pub struct Setup {
     handover: Option<&'static str>,
     kubernetes: bool,
     without_admin: bool,
-    descriptors: Option<usize>,
+    limits: Option<String>,
     stderr: Option<Stdio>,
 }
 
@@ -112,7 +112,13 @@ impl Setup {
 
     /// Limits the number of file descriptors of the process.
     pub fn descriptors(mut self, most: usize) -> Self {
-        self.descriptors = Some(most);
+        self.limits = Some(format!("ulimit -n {most}"));
+        self
+    }
+
+    /// Limits the size of the files that the process writes, in bytes, as a full disk does; [`Gateway::limit_file_size`] changes it.
+    pub fn file_size(mut self, most: usize) -> Self {
+        self.limits = Some(format!("trap '' XFSZ; ulimit -S -f {}", most / 512));
         self
     }
 
@@ -156,10 +162,10 @@ impl Setup {
         }
 
         let mut command = program();
-        if let Some(most) = self.descriptors {
+        if let Some(limits) = &self.limits {
             let path = command.get_program().to_owned();
             command = Command::new("sh");
-            command.arg("-c").arg(format!("ulimit -n {most} && exec \"$0\" \"$@\"")).arg(path);
+            command.arg("-c").arg(format!("{limits} && exec \"$0\" \"$@\"")).arg(path);
             command.env_remove("RUST_LOG").stdin(Stdio::null());
         }
         let (child, log) = spawn(command.args(&args).envs(self.env), self.stderr);
@@ -421,6 +427,13 @@ impl Gateway {
     /// The file descriptors that it has.
     pub fn open_descriptors(&self) -> usize {
         std::fs::read_dir(self.proc("fd")).unwrap().count()
+    }
+
+    /// Limits the size of the files that it writes, in bytes, or not any more.
+    pub fn limit_file_size(&self, most: Option<usize>) {
+        let most = most.map_or("unlimited".to_owned(), |most| most.to_string());
+        let of_process = ["--pid".to_owned(), self.child.id().to_string(), format!("--fsize={most}:")];
+        assert!(Command::new("prlimit").args(of_process).status().unwrap().success());
     }
 
     /// The memory that it has used at most, in bytes.

@@ -8,7 +8,7 @@
 //!
 //! | key | type | |
 //! | --- | --- | --- |
-//! | `PREFIX:{queue:NAME}:figures` | hash | `length`, `bytes`, `failed`, `accepted`, `ended`, and `turn`, that of the flow that was served last |
+//! | `PREFIX:{queue:NAME}:figures` | hash | `length`, `bytes`, `failed`, `accepted`, `ended`, `turn`, that of the flow that was served last, and `clock`, the time of the last look for claims |
 //! | `…:m:ID` | hash | a message; its values are short, so that Redis keeps it in one piece |
 //! | `…:request:ID`, `…:answer:ID` | string | its request until it has ended, and the answer to it |
 //! | `…:open`, `…:failed` | sorted set | the messages that have not ended, and the dead letters, by number |

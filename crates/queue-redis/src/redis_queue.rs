@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use sluicegate_counters_redis::{Clock, Locator, Settings};
 use sluicegate_queue::{
-    Accepted, Bounds, Cancelled, Claimed, Claims, DeadLetters, End, Entry, Figures, Id, MAX_DEAD_LETTERS,
-    MAX_OF_KEY, Message, Order, Overdue, Refused, State,
+    Accepted, Bounds, Cancelled, Claimed, Claims, DeadLetters, End, Entry, Figures, Id, LONGEST_WAIT,
+    MAX_DEAD_LETTERS, MAX_OF_KEY, Message, Order, Overdue, Refused, State,
 };
 use sluicegate_redis_link::{Line, Script, State as Connection, keep};
 use tokio::sync::watch;
@@ -157,7 +157,8 @@ impl RedisQueue {
     /// If Redis does not answer. Messages that were claimed all the same are claimed again after the lease.
     pub async fn claim(&self, now: u64, keep: u64, max: usize) -> Result<Claims> {
         let lease = LEASE.as_millis() as u64;
-        let value = self.call_once(&CLAIM, |call| _ = call.arg(max).arg(lease).arg(keep)).await?;
+        let value =
+            self.call_once(&CLAIM, |call| _ = call.arg(max).arg(lease).arg(keep).arg(LONGEST_WAIT)).await?;
         let mut items = Items::of(value)?;
         let until_next = u64::try_from(items.signed()?).ok();
         let next_due = until_next.map(|millis| if millis == 0 { 0 } else { now.saturating_add(millis) });
@@ -196,7 +197,7 @@ impl RedisQueue {
     /// # Errors
     /// If Redis does not answer. The call can be repeated: then it may return `false` because it has succeeded before.
     pub async fn end(&self, id: Id, claim: u64, end: &End, now: u64, keep: u64) -> Result<bool> {
-        let from_now = |time: u64| time.saturating_sub(now) as i64;
+        let from_now = |time: u64| time.saturating_sub(now).min(LONGEST_WAIT) as i64;
         let (what, text, pause) = match end {
             End::Delivered { answer } => ("delivered", &answer[..], -1),
             End::Failed { reason } => ("failed", reason.as_bytes(), -1),

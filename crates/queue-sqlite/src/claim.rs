@@ -1,7 +1,7 @@
 //! Attempts begin.
 
 use rusqlite::OptionalExtension;
-use sluicegate_queue::{Claimed, Claims, State};
+use sluicegate_queue::{Claimed, Claims, LONGEST_WAIT, State};
 
 use crate::job::Times;
 use crate::rows::{id, signed, unsigned};
@@ -21,7 +21,8 @@ impl Transaction<'_> {
     /// Begins an attempt for each of at most `max` messages of a queue that are due, of each consumer in turn. Messages whose
     /// time is over are ended.
     pub(crate) fn claim(&mut self, limit: &str, times: Times, max: usize) -> rusqlite::Result<Claims> {
-        self.statements.wake_flows.execute((limit, signed(times.now)))?;
+        self.statements.wake_flows.execute((limit, 0, signed(times.now)))?;
+        self.statements.wake_flows.execute((limit, signed(times.now + LONGEST_WAIT + 1), i64::MAX))?;
         let (mut all, mut expired, mut in_vain) = (Vec::new(), 0, 0);
         while all.len() < max && in_vain < MAX_IN_VAIN {
             let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
@@ -67,9 +68,11 @@ impl Transaction<'_> {
                 accepted: unsigned(row.get(4)?),
                 request: Vec::new(),
             };
-            Ok(Due { number: row.get(0)?, expires: unsigned(row.get(5)?), claimed })
+            let due = unsigned(row.get(7)?);
+            let is_due = due <= now || due > now + LONGEST_WAIT;
+            Ok(is_due.then_some(Due { number: row.get(0)?, expires: unsigned(row.get(5)?), claimed }))
         };
-        self.statements.next_message.query_row((limit, consumer, signed(now)), read).optional()
+        Ok(self.statements.next_message.query_row((limit, consumer), read).optional()?.flatten())
     }
 
     /// Begins an attempt.

@@ -1,6 +1,6 @@
 //! Attempts end, and messages leave the queue in other ways.
 
-use sluicegate_queue::{Cancelled, DeadLetters, End, Id, MAX_DEAD_LETTERS, Overdue, State};
+use sluicegate_queue::{Cancelled, DeadLetters, End, Id, LONGEST_WAIT, MAX_DEAD_LETTERS, Overdue, State};
 
 use crate::arrivals::Count;
 use crate::job::Times;
@@ -27,7 +27,8 @@ impl Transaction<'_> {
             End::Released { until } => {
                 self.wait_again(&message, None, message.attempts.saturating_sub(1), None)?;
                 if let Some(until) = until {
-                    let flow = (&message.limit, &message.consumer, signed(*until));
+                    let until = (*until).min(times.now + LONGEST_WAIT);
+                    let flow = (&message.limit, &message.consumer, signed(until));
                     self.statements.pause_flow.execute(flow)?;
                 }
             }

@@ -72,14 +72,14 @@ impl<'c> Statements<'c> {
             leave_flow: prepare("UPDATE flows SET waiting = waiting - 1 WHERE lim = ?1 AND consumer = ?2")?,
             remove_flow: prepare("DELETE FROM flows WHERE lim = ?1 AND consumer = ?2 AND waiting <= 0")?,
             wake_flows: prepare(
-                "UPDATE flows SET ready = 1, paused = 0 WHERE lim = ?1 AND ready = 0 AND due <= ?2",
+                "UPDATE flows SET ready = 1, paused = 0 WHERE lim = ?1 AND ready = 0 AND due BETWEEN ?2 AND ?3",
             )?,
             next_flow: prepare(
                 "SELECT consumer, turn FROM flows WHERE lim = ?1 AND ready = 1 ORDER BY turn, consumer LIMIT 1",
             )?,
             next_message: prepare(
-                "SELECT number, id, key, attempts, accepted, expires, claims FROM messages
-                 WHERE lim = ?1 AND consumer = ?2 AND state = 0 AND due <= ?3 ORDER BY due, number LIMIT 1",
+                "SELECT number, id, key, attempts, accepted, expires, claims, due FROM messages
+                 WHERE lim = ?1 AND consumer = ?2 AND state = 0 ORDER BY due, number LIMIT 1",
             )?,
             next_due: prepare(
                 "SELECT due FROM messages WHERE lim = ?1 AND consumer = ?2 AND state = 0 ORDER BY due LIMIT 1",

@@ -17,4 +17,4 @@ pub use self::message::{
     Accepted, Bounds, Cancelled, Claimed, Claims, DeadLetters, End, Idempotency, MAX_DEAD_LETTERS,
     MAX_OF_KEY, Message, Order, Overdue, Refused,
 };
-pub use self::retries::{Next, Retries};
+pub use self::retries::{LONGEST_WAIT, Next, Retries};

@@ -7,6 +7,10 @@ const FIRST: u64 = 1_000;
 /// The longest pause.
 const LONGEST: u64 = 300_000;
 
+/// The longest time, in milliseconds, for which a message or a consumer is not looked at. A later time was written while the clock was
+/// ahead; it counts as past.
+pub const LONGEST_WAIT: u64 = 3_600_000;
+
 /// How often a message is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retries {

@@ -1,9 +1,20 @@
--- ARGV: the most messages, how long a claim holds, how long what ends can be seen. Answers {when the next message may be due
+-- ARGV: the most messages, how long a claim holds, how long what ends can be seen, the longest time until something is looked at
+-- again. Answers {when the next message may be due
 -- from now, or -1; how many ended because their time was over; for each message: id, key, consumer, claim, attempt, time since it was accepted, request}.
-local max, lease, keep = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local max, lease, keep, longest = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local MAX_IN_VAIN = 1000
-local time = now()
+-- A clock that differs by more than this from the one that was seen last was set.
+local STEP = 5000
+local time, seen = now(), figure('clock')
 even_if_full()
+if math.abs(time - seen) >= 1000 then redis.call('HSET', Q .. 'figures', 'clock', time) end
+
+-- Claims end by a clock that was set since they began. Each gets a whole lease, in which its gateway renews it.
+if seen > 0 and (time < seen or time > seen + STEP) then
+    for _, id in ipairs(redis.call('ZRANGE', Q .. 'claimed', 0, -1)) do
+        redis.call('ZADD', Q .. 'claimed', time + lease, id)
+    end
+end
 
 -- The gateways of claims that were not renewed are gone.
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', Q .. 'claimed', '-inf', time, 'LIMIT', 0, MAX_IN_VAIN)) do
@@ -15,10 +26,12 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', Q .. 'claimed', '-inf', time, 'L
     end
 end
 local woken = math.max(MAX_IN_VAIN, max)
-for _, consumer in ipairs(redis.call('ZRANGEBYSCORE', Q .. 'asleep', '-inf', time, 'LIMIT', 0, woken)) do
-    redis.call('ZREM', Q .. 'asleep', consumer)
-    redis.call('SREM', Q .. 'paused', consumer)
-    redis.call('ZADD', Q .. 'ready', redis.call('HGET', Q .. 'turns', consumer) or 0, consumer)
+for _, between in ipairs({{'-inf', time}, {'(' .. time + longest, '+inf'}}) do
+    for _, consumer in ipairs(redis.call('ZRANGEBYSCORE', Q .. 'asleep', between[1], between[2], 'LIMIT', 0, woken)) do
+        redis.call('ZREM', Q .. 'asleep', consumer)
+        redis.call('SREM', Q .. 'paused', consumer)
+        redis.call('ZADD', Q .. 'ready', redis.call('HGET', Q .. 'turns', consumer) or 0, consumer)
+    end
 end
 
 local claimed, taken, in_vain = {0, 0}, 0, 0
@@ -26,7 +39,9 @@ while taken < max and in_vain < MAX_IN_VAIN do
     local next = redis.call('ZRANGE', Q .. 'ready', 0, 0, 'WITHSCORES')
     if not next[1] then break end
     local consumer, turn = next[1], tonumber(next[2])
-    local due = redis.call('ZRANGEBYSCORE', Q .. 'waiting:' .. consumer, '-inf', time, 'LIMIT', 0, 1)[1]
+    local first = redis.call('ZRANGE', Q .. 'waiting:' .. consumer, 0, 0, 'WITHSCORES')
+    local at = tonumber(first[2] or time)
+    local due = (at <= time or at > time + longest) and first[1]
     local message = due and find(string.sub(due, 17))
     if message and message.expires > time then
         local claim, attempt = message.claims + 1, message.attempts + 1
@@ -53,7 +68,6 @@ while taken < max and in_vain < MAX_IN_VAIN do
         in_vain = in_vain + 1
     else
         redis.call('ZREM', Q .. 'ready', consumer)
-        local first = redis.call('ZRANGE', Q .. 'waiting:' .. consumer, 0, 0, 'WITHSCORES')
         if first[1] then
             redis.call('ZADD', Q .. 'asleep', first[2], consumer)
         else

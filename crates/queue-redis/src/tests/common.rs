@@ -92,6 +92,8 @@ pub(crate) fn reopen(store: Store, socket: &Path) -> Store {
     for id in ids {
         redis::cmd("ZADD").arg(&claimed).arg(0).arg(id).exec(connection).unwrap();
     }
+    let figures = format!("test:{{queue:{LIMIT}}}:figures");
+    redis::cmd("HDEL").arg(figures).arg("clock").exec(connection).unwrap();
     store.with(LIMIT, async |queue| queue.claim(NOW, 1, 0).await).unwrap();
     store
 }

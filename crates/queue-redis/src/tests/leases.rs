@@ -14,10 +14,14 @@ fn a_claim_that_is_not_renewed_is_left_to_others() {
     let claim = |now: u64| store.claim(LIMIT, now, LATER, 5).unwrap().claimed;
     let first = claim(NOW);
     assert_eq!((numbers(&first), first[0].attempt), (vec![1], 1));
+    // Gateways look several times a second.
+    let watch = |from: u64, to: u64| (from..to).step_by(1_000).all(|now| claim(now).is_empty());
+    assert!(watch(NOW, NOW + lease));
     assert_eq!(claim(NOW + lease - 1), []);
     let renew = |claim: u64| store.with(LIMIT, async |queue| queue.renew(&[(id(1), claim)]).await).unwrap();
     assert_eq!(renew(1), [true]);
     assert_eq!(claim(NOW + lease), [], "it was renewed");
+    assert!(watch(NOW + lease, NOW + 2 * lease - 1));
     let second = claim(NOW + 2 * lease);
     assert_eq!((numbers(&second), second[0].attempt), (vec![1], 2));
     assert_eq!(renew(1), [false]);

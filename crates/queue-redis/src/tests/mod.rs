@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)] // tests wait for processes
 
+mod clocks;
 pub(crate) mod common;
 #[path = "../../../queue-sqlite/tests/it/ends.rs"]
 mod ends;

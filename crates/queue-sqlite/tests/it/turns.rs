@@ -1,6 +1,6 @@
 //! Who is next.
 
-use sluicegate_queue::{End, Message};
+use sluicegate_queue::{End, LONGEST_WAIT, Message};
 
 use crate::common::{LATER, LIMIT, NOW, accept, id, message, numbers, open, place};
 
@@ -60,4 +60,23 @@ fn a_clock_that_steps_loses_nothing() {
     accept(&file, message(1, "a"));
     assert_eq!(file.claim(LIMIT, NOW - 10_000, LATER, 1).unwrap().claimed, []);
     assert_eq!(numbers(&file.claim(LIMIT, NOW, LATER, 1).unwrap().claimed), [1]);
+}
+
+/// What was to be tried again soon is not put off for as long as the clock was set back.
+#[test]
+fn a_clock_that_is_set_back_delays_nothing_for_longer_than_an_hour() {
+    let (_folder, path) = place();
+    let file = open(&path);
+    accept(&file, message(1, "a"));
+    accept(&file, message(2, "b"));
+    let claimed = |now: u64| numbers(&file.claim(LIMIT, now, LATER, 5).unwrap().claimed);
+    assert_eq!(claimed(NOW), [1, 2]);
+    let again = End::Again { due: NOW + 1_000, reason: "status 503".to_owned() };
+    assert!(file.end(id(1), 1, again, NOW, LATER).unwrap());
+    let paused = End::Released { until: Some(NOW + 86_400_000) };
+    assert!(file.end(id(2), 1, paused, NOW, LATER).unwrap());
+    assert_eq!(claimed(NOW), []);
+    assert_eq!(claimed(NOW + 1_000 - LONGEST_WAIT), [], "it may be due in an hour");
+    assert_eq!(claimed(NOW - LONGEST_WAIT), [1]);
+    assert_eq!(claimed(NOW), [2], "nor is a pause longer");
 }
