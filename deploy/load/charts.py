@@ -37,7 +37,7 @@ def chart(title, series, end, unit="", begin=0.0, marks=(), width=WIDTH):
         drawn.append(f"<text x='{x(at):.1f}' y='{HEIGHT - 7}' text-anchor='{anchor}'>{number_text(at)} s</text>")
     for at, text in marks:
         drawn.append(f"<line class='mark' x1='{x(at):.1f}' x2='{x(at):.1f}' y1='{TOP}' y2='{HEIGHT - BOTTOM}'/>")
-        drawn.append(f"<text x='{x(at) + 4:.1f}' y='{TOP + 10}'>{html.escape(text)}</text>")
+        drawn.append(f"<text class='name' x='{x(at) + 3:.1f}' y='{TOP + 9}'>{html.escape(text)}</text>")
     for name, style, points in series:
         drawn += [
             f"<polyline class='{style}' points='{part}'><title>{html.escape(name)}</title></polyline>"

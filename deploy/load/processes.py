@@ -8,7 +8,6 @@ import socket
 import subprocess
 import threading
 import time
-import urllib.error
 import urllib.request
 
 from figures import Metrics
@@ -35,8 +34,11 @@ def free_ports(count):
 
 
 def fetch(url):
-    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
-        return answer.read().decode()
+    try:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+            return answer.read().decode()
+    except OSError as error:
+        raise OSError(f"{url}: {error}") from error
 
 
 class Gateway:
@@ -143,11 +145,10 @@ class Sampler:
                 pass  # the process has ended, or does not answer: there is no sample of this second
 
     def shares(self, name):
-        """(time, share of a core since the sample before, bytes)"""
+        """(time, share of a core since the sample before, bytes); without values where another process has the name."""
         own = [(at, cpu, rss) for at, found, cpu, rss in self.samples if found == name]
-        pairs = zip(own, own[1:])
-        return [
-            (now[0], (now[1] - last[1]) / (now[0] - last[0]), now[2])
-            for last, now in pairs
-            if now[1] >= last[1] and now[0] > last[0]
-        ]
+        rows = []
+        for last, now in zip(own, own[1:]):
+            same = now[1] >= last[1] and now[0] > last[0]
+            rows.append((now[0], (now[1] - last[1]) / (now[0] - last[0]), now[2]) if same else (now[0], None, None))
+        return rows

@@ -139,9 +139,7 @@ def section(shape, results, sampler):
     parts += ["</div>", legend("p50", "p99"), "<div class='charts'>"]
     for one in results:
         end = max(one.slots[-1].at, 1) if one.slots else 1
-        lines = [
-            (name, name, [(slot.at, value(slot, name)) for slot in one.slots]) for name in ("p50", "p99")
-        ]
+        lines = [(name, name, [(slot.at, value(slot, name)) for slot in one.slots]) for name in ("p50", "p99")]
         parts.append(chart(one.name, lines, end, "ms, admitted requests"))
     parts += ["</div>", legend("gateway", "API", "Locust"), "<div class='charts'>"]
     begin = results[0].begin
@@ -150,9 +148,10 @@ def section(shape, results, sampler):
     for title, unit, place, factor in (("CPU", "% of a core", 1, 100), ("resident memory", "MiB", 2, 2**-20)):
         lines = []
         for name in ("gateway", "API", "Locust"):
-            points = [(at[0] - begin, at[place] * factor) for at in sampler.shares(name) if begin <= at[0] <= end]
+            own = [sample for sample in sampler.shares(name) if begin <= sample[0] <= end]
+            points = [(one[0] - begin, None if one[place] is None else one[place] * factor) for one in own]
             lines.append((name, name, points))
-        parts.append(chart(title, lines, end - begin, unit, marks=marks, width=680))
+        parts.append(chart(title, lines, end - begin, unit, marks=marks, width=505))
     parts.append("</div>")
     if shape == "retry-storm":
         parts.append(behaviours(results))

@@ -7,6 +7,7 @@ import unittest
 
 from charts import lines, scale
 from figures import Limit, Metrics, Request, breaches, compared, limits, percentile, rate, read_locust, read_log, slots
+from processes import Sampler
 
 BUCKET = Limit("token_bucket", rate=10.0, capacity=5)
 
@@ -133,6 +134,13 @@ class Counts(unittest.TestCase):
         wrong = compared(counts | {"refused": 5}, "a", before, after)
         self.assertEqual([(clients, metrics) for _, clients, metrics in wrong if clients != metrics], [(5, 4)] * 3)
         self.assertEqual(len(compared(counts, None, before, after)), 3)
+
+
+class Samples(unittest.TestCase):
+    def test_cpu_is_a_share_of_a_core_and_a_new_process_breaks_the_line(self):
+        sampler = Sampler()
+        sampler.samples = [(1.0, "a", 0.5, 10), (2.0, "a", 1.0, 20), (2.0, "b", 9.0, 9), (3.0, "a", 0.25, 30)]
+        self.assertEqual(sampler.shares("a"), [(2.0, 0.5, 20), (3.0, None, None)])
 
 
 class Charts(unittest.TestCase):
