@@ -56,11 +56,13 @@ class Result:
 
 
 class LoadTest:
+    """All runs against one gateway."""
+
     def __init__(self, options, locust, sampler, gateway, api, edge):
         self.options, self.locust, self.sampler = options, locust, sampler
         self.gateway, self.api, self.edge = gateway, api, edge
         self.limits = limits(gateway.get("/limits")) if gateway and not options.target else {}
-        self.series = 0
+        self.series = int(time.time()) if options.target else 0  # a gateway that runs already may know earlier keys
 
     def run(self, shape, name, path, seconds):
         folder = self.options.out / f"{shape}-{name.strip('/').replace('/', '_')}"
@@ -72,12 +74,12 @@ class LoadTest:
         sent = self.run_locust(shape, path, seconds, rate, folder)
         counts = read_locust(folder / "locust.json", path)
         result = Result(shape, name, folder, seconds, limit, rate, sent)
-        after = self.settled(gateways, before, len(result.requests))
-        answered = max(1, len(result.requests))
+        served = {"gateway": len(result.requests), "API": len(result.admitted)}
+        after = self.settled(gateways, before, served)
         for key in gateways:
             cpu = after[key].total("process_cpu_seconds_total") - before[key].total("process_cpu_seconds_total")
-            requests = answered if key == "gateway" else max(1, len(result.admitted))
-            result.usage[key] = (cpu / requests * 1e6, after[key].total("process_resident_memory_bytes") / 2**20)
+            memory = after[key].total("process_resident_memory_bytes")
+            result.usage[key] = (cpu / max(1, served[key]) * 1e6, memory / 2**20)
         result.check_answers(counts)
         if gateways:
             route = name if limit else None
@@ -93,10 +95,9 @@ class LoadTest:
         command = [
             self.locust, "-f", HERE / "locustfile.py", "--headless", "--host", self.edge, "--stop-timeout", STOP,
             "--only-summary", "--exit-code-on-error", 0, "--html", folder / "locust.html", "--json-file", folder / "locust",
-            "--shape", shape,
-            "--path", path, "--rate", rate, "--keys", self.options.keys, "--key-kind", self.options.key_kind, "--series",
-            self.series if not self.options.target else int(time.time()), "--seconds", seconds, "--log", folder / "requests.csv",
-        ]
+            "--log", folder / "requests.csv", "--shape", shape, "--path", path, "--rate", rate, "--seconds", seconds,
+            "--keys", self.options.keys, "--key-kind", self.options.key_kind, "--series", self.series,
+        ]  # fmt: skip
         with open(folder / "locust.log", "w", encoding="utf-8") as log:
             process = subprocess.Popen(
                 [str(part) for part in command], stdout=log, stderr=log, preexec_fn=lambda: pin(cores()[1])
@@ -113,13 +114,12 @@ class LoadTest:
             raise Failure(f"Locust ended with {code}:\n{(folder / 'locust.log').read_text()}")
         return json.loads((folder / "requests.csv.json").read_text(encoding="utf-8"))
 
-    def settled(self, gateways, before, requests):
-        """Scrapes once all requests have been counted: the gateway counts a request after its last byte."""
-        deadline = time.monotonic() + PATIENCE
+    def settled(self, gateways, before, served):
+        """Scrapes once all requests have been counted: a gateway counts a request after its last byte."""
+        name, deadline = "sluicegate_requests_total", time.monotonic() + PATIENCE
         while True:
             after = {key: one.metrics() for key, one in gateways.items()}
-            name = "sluicegate_requests_total"
-            missing = "gateway" in after and after["gateway"].total(name) - before["gateway"].total(name) < requests
-            if not missing or time.monotonic() > deadline:
+            complete = all(after[key].total(name) - before[key].total(name) >= served[key] for key in gateways)
+            if complete or time.monotonic() > deadline:
                 return after
             time.sleep(0.05)
