@@ -175,9 +175,10 @@ def behaviours(results):
             own = [request for request in one.requests if request.client == kind]
             admitted = sum(request.admitted for request in own)
             share = f"{100 * (len(own) - admitted) / max(1, len(own)):.1f}"
-            rows.append([one.name, kind, str(len(own)), str(admitted), share])
-    said = "<p>Impatient clients repeat at once after 429, patient ones wait as long as Retry-After says. Both kinds have as many keys.</p>"
-    return said + table(("limit", "clients", "offered", "admitted", "refused %"), rows)
+            keys = len({request.key for request in own})
+            rows.append([one.name, kind, str(keys), str(len(own)), str(admitted), share])
+    said = "<p>Impatient clients repeat at once after 429, patient ones wait as long as Retry-After says.</p>"
+    return said + table(("limit", "clients", "keys", "offered", "admitted", "refused %"), rows)
 
 
 def agreement(results):
