@@ -66,6 +66,7 @@ mod late_costs;
 mod limits;
 mod lists;
 mod live;
+mod load_test;
 mod log_secrets;
 mod long_answers;
 mod metrics;
