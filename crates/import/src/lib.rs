@@ -14,7 +14,7 @@ mod yaml;
 
 pub use files::{Files, matches_glob};
 pub use report::{Item, Outcome, Report, Source};
-pub use yaml::{Node, list, map, text};
+pub use yaml::{Node, boolean, list, map, text};
 
 /// The result of an import.
 #[derive(Clone, Debug)]

@@ -20,6 +20,7 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Value {
     Text(String),
+    Boolean(bool),
     List(Vec<Node>),
     Map(Vec<(String, Node)>),
 }
@@ -27,6 +28,11 @@ enum Value {
 /// A text; quoted where YAML requires it. References to the environment in it are escaped.
 pub fn text(text: impl ToString) -> Node {
     Node::new(Value::Text(text.to_string()))
+}
+
+/// `true` or `false`.
+pub fn boolean(value: bool) -> Node {
+    Node::new(Value::Boolean(value))
 }
 
 /// A list.
@@ -100,10 +106,23 @@ impl Node {
         self
     }
 
+    /// The comment behind it.
+    pub fn comment_text(&self) -> Option<String> {
+        self.comment.clone()
+    }
+
+    /// The entries of a mapping; none of anything else.
+    pub fn into_entries(self) -> Vec<(String, Self)> {
+        match self.value {
+            Value::Map(entries) => entries,
+            Value::Text(_) | Value::Boolean(_) | Value::List(_) => Vec::new(),
+        }
+    }
+
     /// Whether it has no entries.
     pub fn is_empty(&self) -> bool {
         match &self.value {
-            Value::Text(_) => false,
+            Value::Text(_) | Value::Boolean(_) => false,
             Value::List(items) => items.is_empty(),
             Value::Map(entries) => entries.is_empty(),
         }
@@ -123,11 +142,18 @@ impl Node {
         out
     }
 
+    /// The value on one line, for tests.
+    #[cfg(test)]
+    pub(crate) fn file_value(&self) -> String {
+        self.flow().unwrap_or_default()
+    }
+
     /// The value on one line, if it has no comments in it and is not to be a block.
     fn flow(&self) -> Option<String> {
         let plain = |node: &Self| node.comment.is_none() && node.above.is_empty();
         match &self.value {
             Value::Text(text) => Some(scalar(text)),
+            Value::Boolean(value) => Some(value.to_string()),
             _ if self.block && !self.is_empty() => None,
             Value::List(items) => {
                 let items: Option<Vec<_>> =
@@ -160,14 +186,14 @@ fn entry(out: &mut String, indent: usize, lead: &str, key: &str, node: &Node) {
 /// Writes a value behind `start`, the beginning of its line.
 fn value(out: &mut String, indent: usize, start: &str, node: &Node) {
     let comment = node.comment.as_ref().map(|comment| format!("  # {comment}")).unwrap_or_default();
-    let is_text = matches!(node.value, Value::Text(_));
+    let is_text = matches!(node.value, Value::Text(_) | Value::Boolean(_));
     if let Some(flow) = node.flow().filter(|flow| is_text || start.len() + 1 + flow.chars().count() <= WIDTH)
     {
         *out += &format!("{start} {flow}{comment}\n");
         return;
     }
     match &node.value {
-        Value::Text(_) => {}
+        Value::Text(_) | Value::Boolean(_) => {}
         Value::List(items) => {
             *out += &format!("{start}{comment}\n");
             items.iter().for_each(|one| item(out, indent, one));

@@ -1,0 +1,243 @@
+//! The routes of servers: for each listener the servers by their names, and in each the locations.
+
+use super::access::Lists;
+use super::action::{action, returned};
+use super::context::{Context, Scope};
+use super::headers::response_headers;
+use super::limits::Limits;
+use super::listen::Listener;
+use super::location::{Kind, Location, ordered};
+use super::parse::Directive;
+use super::regex::{regex, whole};
+use super::template::Variables;
+use super::units::{name, size, unused};
+use super::upstream::Upstreams;
+use crate::yaml::{Node, list, map, text};
+
+/// nginx refuses larger bodies unless `client_max_body_size` says otherwise.
+pub(super) const MAX_BODY: &str = "1MiB";
+
+/// What the routes of all servers add to.
+pub(super) struct Sections<'a> {
+    pub(super) limits: Limits<'a>,
+    pub(super) upstreams: Upstreams<'a>,
+    pub(super) lists: Lists,
+    pub(super) routes: Vec<(String, Node)>,
+}
+
+/// The names of a server.
+struct Names {
+    hosts: Vec<Node>,
+    /// For names of routes and `$server_name`.
+    first: String,
+    /// Exact names, wildcards, then expressions: those that are tried first are first.
+    rank: u8,
+}
+
+/// Adds the routes of all listeners.
+pub(super) fn routes<'a>(
+    listeners: &[Listener<'a>],
+    servers: &[(&'a Directive, Scope<'a>)],
+    sections: &mut Sections<'a>,
+    cx: &mut Context,
+) {
+    let names: Vec<_> = servers.iter().map(|(_, scope)| server_names(scope, cx)).collect();
+    let same = |a: &Listener<'_>, b: &Listener<'_>| {
+        a.servers == b.servers && a.default == b.default && a.tls == b.tls
+    };
+    let one = listeners.iter().all(|listener| same(listener, &listeners[0]));
+    for listener in listeners.iter().take(if one { 1 } else { listeners.len() }) {
+        let mut order: Vec<_> =
+            listener.servers.iter().copied().filter(|server| *server != listener.default).collect();
+        order.sort_by_key(|server| names[*server].rank);
+        order.push(listener.default);
+        for number in order {
+            let (server, scope) = &servers[number];
+            let is_default = number == listener.default;
+            if names[number].hosts.is_empty() && !is_default {
+                cx.ignored(
+                    server,
+                    "no request reaches it: it has no name, and is not the default server of its address",
+                );
+                continue;
+            }
+            let mut place = map();
+            if !one {
+                place.insert("listener", text(&listener.name));
+            }
+            if !is_default {
+                place.insert("host", list(names[number].hosts.clone()));
+            }
+            let prefix = names[number].first.clone();
+            server_routes(
+                &Server { directive: server, scope, place, prefix, tls: listener.tls },
+                sections,
+                cx,
+            );
+        }
+    }
+}
+
+struct Server<'s, 'a> {
+    directive: &'a Directive,
+    scope: &'s Scope<'a>,
+    /// The `match` of all of its routes.
+    place: Node,
+    prefix: String,
+    tls: bool,
+}
+
+fn server_routes<'a>(server: &Server<'_, 'a>, sections: &mut Sections<'a>, cx: &mut Context) {
+    let variables = Variables::of(server.scope, &server.prefix, Some(server.tls));
+    cx.converted(server.directive, "routes");
+    if let Some(found) = server.scope.own("return").into_iter().next() {
+        for location in server.scope.own("location") {
+            cx.ignored(location, "the `return` of its server answers all requests");
+        }
+        let location =
+            Location { directive: None, scope: server.scope.clone(), kind: Kind::Prefix("/".into(), false) };
+        let action = returned(found, server.scope, &variables, cx);
+        let node = route(server, &location, action.fields, &variables, sections, false, cx);
+        push(server, "", node, sections);
+        return;
+    }
+    for location in ordered(server.scope, cx) {
+        let variables = Variables::of(&location.scope, &server.prefix, Some(server.tls));
+        let action = action(&location, &variables, &mut sections.upstreams, cx);
+        let shown = location.shown();
+        let lost = action.lost;
+        let node = route(server, &location, action.fields, &variables, sections, !action.before_limits, cx);
+        match (location.directive, lost) {
+            (Some(directive), None) => cx.converted(directive, "a route"),
+            (Some(directive), Some(why)) => {
+                cx.unsupported(directive, format!("its route answers an error: {why}"))
+            }
+            (None, _) => {}
+        }
+        push(server, &shown, node, sections);
+    }
+}
+
+/// Adds a route under a name of its own.
+fn push(server: &Server<'_, '_>, shown: &str, node: Node, sections: &mut Sections<'_>) {
+    let mut wanted = name(&format!("{} {shown}", server.prefix));
+    if server.prefix.is_empty() && shown.is_empty() {
+        "default".clone_into(&mut wanted);
+    }
+    let taken = |name: &str| sections.routes.iter().any(|(known, _)| known == name);
+    let name = unused(&wanted, &taken);
+    sections.routes.push((name, node));
+}
+
+/// The fields of a route after its name.
+fn route<'a>(
+    server: &Server<'_, 'a>,
+    location: &Location<'a>,
+    fields: Vec<(String, Node)>,
+    variables: &Variables,
+    sections: &mut Sections<'a>,
+    limited: bool,
+    cx: &mut Context,
+) -> Node {
+    let mut node = map();
+    let place = server.place.clone().with_some("path", location.path());
+    if !place.is_empty() {
+        node.insert("match", place);
+    }
+    if limited {
+        for (field, list) in sections.lists.apply(&location.scope, cx) {
+            node.insert(field, list);
+        }
+    }
+    fields.into_iter().for_each(|(field, value)| node.insert(field, value));
+    let scope = &location.scope;
+    if limited {
+        let applied = sections.limits.apply(scope, &server.prefix, cx);
+        if !applied.names.is_empty() {
+            node.insert("limits", list(applied.names));
+            if let Some(status) = applied.status {
+                node.insert("reject", map().with("status", text(status)));
+            }
+        }
+    } else {
+        for found in ["limit_req", "limit_conn"].iter().flat_map(|name| scope.own(name)) {
+            cx.ignored(found, "`return` answers before nginx evaluates limits");
+        }
+    }
+    if let Some(changes) = response_headers(scope, variables, cx) {
+        node.insert("response_headers", changes);
+    }
+    max_body(scope, &mut node, cx);
+    let source = location.directive.map_or(&server.directive.source, |directive| &directive.source);
+    node.source(source)
+}
+
+fn max_body(scope: &Scope<'_>, node: &mut Node, cx: &mut Context) {
+    let Some(found) = scope.last("client_max_body_size") else { return };
+    match size(found.arg(0)).as_deref() {
+        Some("0") => {
+            cx.converted(found, "max_body of its routes: 1024GiB, in place of unlimited");
+            node.insert("max_body", text("1024GiB"));
+        }
+        Some(MAX_BODY) => cx.converted(found, "max_body"),
+        Some(size) => {
+            cx.converted(found, format!("max_body: {size} of its routes"));
+            node.insert("max_body", text(size));
+        }
+        None => cx.unsupported(found, "it is not a size"),
+    }
+}
+
+/// The names of a server as hosts of its routes.
+fn server_names(scope: &Scope<'_>, cx: &mut Context) -> Names {
+    let mut names = Names { hosts: Vec::new(), first: String::new(), rank: 0 };
+    for directive in scope.own("server_name") {
+        let mut trouble = None;
+        for host in directive.args.iter().map(|host| host.to_ascii_lowercase()) {
+            let (node, rank) = if let Some(pattern) =
+                directive.args.iter().find(|arg| arg.to_ascii_lowercase() == host && arg.starts_with('~'))
+            {
+                match whole(&pattern[1..], false).or_else(|_| host_expression(&pattern[1..])) {
+                    Ok(pattern) => (Some(regex(&pattern)), 3),
+                    Err(why) => {
+                        trouble = Some(why);
+                        (None, 0)
+                    }
+                }
+            } else if host == "_" || host.is_empty() || host == "$hostname" {
+                (None, 0)
+            } else if let Some(rest) = host.strip_prefix('.') {
+                names.hosts.push(text(rest));
+                (Some(text(format!("*.{rest}"))), 1)
+            } else if host.starts_with("*.") {
+                (Some(text(&host)), 1)
+            } else if let Some(front) = host.strip_suffix(".*") {
+                (Some(regex(&format!("{}\\..*", super::location::escaped(front)))), 2)
+            } else {
+                (Some(text(&host)), 0)
+            };
+            if names.first.is_empty() && node.is_some() {
+                names.first = host.trim_start_matches(['*', '.', '~', '^']).to_owned();
+            }
+            names.hosts.extend(node);
+            names.rank = names.rank.max(rank);
+        }
+        match trouble {
+            Some(why) => cx.unsupported(directive, why),
+            None => cx.converted(
+                directive,
+                "match.host of its routes; a default server matches all other hosts, too",
+            ),
+        }
+    }
+    names
+}
+
+/// An expression for hosts, which are not paths.
+fn host_expression(pattern: &str) -> Result<String, String> {
+    let body = pattern.trim_start_matches('^').trim_end_matches('$');
+    let begin = if pattern.starts_with('^') { "" } else { ".*" };
+    let end = if pattern.ends_with('$') { "" } else { ".*" };
+    let out = format!("{begin}{body}{end}");
+    super::regex::accepted(&map().with("host", regex(&out))).map(|()| out)
+}
