@@ -66,13 +66,17 @@ impl Node {
         }
     }
 
-    /// Adds an entry to a mapping.
+    /// Adds an entry to a mapping. It replaces one of the same name.
     ///
     /// # Panics
     /// It is not a mapping.
     pub fn insert(&mut self, key: impl Into<String>, node: Node) {
         let Value::Map(entries) = &mut self.value else { panic!("only mappings have entries") };
-        entries.push((key.into(), node));
+        let key = key.into();
+        match entries.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, value)) => *value = node,
+            None => entries.push((key, node)),
+        }
     }
 
     /// Names the line that it comes from.

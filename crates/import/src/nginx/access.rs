@@ -1,5 +1,6 @@
 //! Who the client is, and which clients are admitted: `set_real_ip_from` and its relatives, `allow` and `deny`.
 
+use super::accepted;
 use super::context::{Context, Scope};
 use super::parse::Directive;
 use crate::yaml::{Node, list, map, text};
@@ -65,10 +66,14 @@ pub(super) fn client_ip(http: &Scope<'_>, servers: &[Scope<'_>], cx: &mut Contex
             node = node.with("trusted_proxies", list(proxies)).with("header", text(name));
         }
     }
+    let checked = accepted::top_field("client_ip", &node);
     for directive in header.into_iter().chain(recursive) {
-        cx.converted(directive, "client_ip");
+        match &checked {
+            Ok(()) => cx.converted(directive, "client_ip"),
+            Err(why) => cx.unsupported(directive, format!("client_ip is left out: {why}")),
+        }
     }
-    node.block()
+    if checked.is_ok() { node.block() } else { map() }
 }
 
 /// The lists of a configuration, which routes name.

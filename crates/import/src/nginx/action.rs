@@ -1,13 +1,13 @@
 //! What a location does with a request: forwards it, answers it, or redirects it.
 
+use super::accepted;
 use super::context::{Context, Scope};
 use super::headers::{content_type, request_headers};
 use super::location::{Kind, Location, escaped};
 use super::parse::Directive;
-use super::regex::accepted_file;
 use super::template::Variables;
 use super::upstream::{Target, Upstreams};
-use crate::yaml::{Node, list, map, text};
+use crate::yaml::{Node, map, text};
 
 /// The action of a route.
 #[derive(Default)]
@@ -158,10 +158,7 @@ fn redirect(
         }
     };
     let node = map().with("status", text(status)).with("to", text(&to));
-    let route = map().with("redirect", node.clone());
-    if let Err(why) =
-        accepted_file(&map().with("listen", list([text("127.0.0.1:80")])).with("routes", list([route])))
-    {
+    if let Err(why) = accepted::field(None, "redirect", &node) {
         cx.unsupported(directive, format!("left out: {why}"));
         return None;
     }
@@ -209,7 +206,7 @@ fn forwarded<'a>(
     let shown = target.address.clone();
     let host =
         if target.address.starts_with("unix:") { "localhost".to_owned() } else { target.address.clone() };
-    let name = upstreams.used(target, &pass.source, &location.scope, cx);
+    let name = upstreams.used(target, &pass.source, &location.scope, cx)?;
     let mut fields = vec![("upstream".to_owned(), text(&name).source(&pass.source))];
     let broken: Vec<_> = location.scope.own("rewrite");
     match (uri, broken.as_slice()) {
@@ -313,12 +310,7 @@ fn path_change(kind: &Kind, uri: &str) -> Result<Option<(String, Node)>, String>
 /// `rewrite REGEX REPLACEMENT break`.
 fn rewritten(rewrite: &Directive) -> Result<Node, String> {
     let node = map().with("match", text(rewrite.arg(0))).with("to", text(rewrite.arg(1)));
-    let route = map().with("upstream", text("u")).with("rewrite", node.clone());
-    let file = map()
-        .with("listen", list([text("127.0.0.1:80")]))
-        .with("upstreams", map().with("u", map().with("servers", list([text("http://127.0.0.1:1")]))))
-        .with("routes", list([route]));
-    accepted_file(&file).map(|()| node)
+    accepted::field(None, "rewrite", &node).map(|()| node)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Zones and their uses: `limit_req` and `limit_conn`.
 
+use super::accepted;
 use super::context::{Context, Scope};
 use super::key::{Key, Lookup, key};
 use super::parse::Directive;
@@ -155,7 +156,10 @@ impl<'a> Limits<'a> {
         let server = key.per_server.then(|| server.to_owned());
         let used = Use { zone, number, delays: delays && delay == 0, dry_run, server };
         let known = self.found.iter().find(|(other, ..)| *other == used).map(|(_, name, _)| name.clone());
-        let name = known.unwrap_or_else(|| self.add(used.clone(), &key, directive, cx));
+        let name = match known {
+            Some(name) => name,
+            None => self.add(used.clone(), &key, directive, cx)?,
+        };
         self.explain(directive, &used, &name, delays.then_some(delay), cx);
         Some(name)
     }
@@ -200,8 +204,8 @@ impl<'a> Limits<'a> {
         cx.mark(directive, outcome, text);
     }
 
-    /// Adds a limit.
-    fn add(&mut self, used: Use, key: &Key, directive: &Directive, cx: &mut Context) -> String {
+    /// Adds a limit, if the gateway accepts it.
+    fn add(&mut self, used: Use, key: &Key, directive: &Directive, cx: &mut Context) -> Option<String> {
         let zone = &self.zones[used.zone];
         let mut wanted = name(&zone.name);
         if let Some(server) = &used.server {
@@ -235,6 +239,10 @@ impl<'a> Limits<'a> {
         if key.skip_missing {
             node = node.with("on_missing", text("skip"));
         }
+        if let Err(why) = accepted::limit(&node) {
+            cx.unsupported(directive, format!("left out: {why}"));
+            return None;
+        }
         let source = &zone.directive.source;
         let node = node.source(source).comment(&directive.source);
         let differs: Vec<_> = key.differs.iter().cloned().chain(zone.rounding.clone()).collect();
@@ -252,7 +260,7 @@ impl<'a> Limits<'a> {
              the sizes of zones are not converted",
         );
         self.found.push((used, name.clone(), node));
-        name
+        Some(name)
     }
 
     /// The section `limits`.

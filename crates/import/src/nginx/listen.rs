@@ -1,5 +1,6 @@
 //! The addresses that servers listen on, and their TLS.
 
+use super::accepted;
 use super::context::{Context, Scope};
 use super::parse::Directive;
 use super::units::flag;
@@ -29,6 +30,9 @@ pub(super) fn listeners<'a>(servers: &[(&'a Directive, Scope<'a>)], cx: &mut Con
             match address(listen.arg(0)) {
                 _ if flag(&listen.args, "quic") => {
                     cx.unsupported(listen, "left out: the gateway does not speak HTTP/3")
+                }
+                Some(address) if refused(&address).is_some() => {
+                    cx.unsupported(listen, format!("left out: {}", refused(&address).unwrap_or_default()));
                 }
                 Some(address) => {
                     cx.converted(listen, format!("listen: {address}"));
@@ -73,33 +77,49 @@ pub(super) fn listeners<'a>(servers: &[(&'a Directive, Scope<'a>)], cx: &mut Con
             }
         }
     }
-    both_families(&mut found, cx);
+    merged(&mut found, cx);
     name_all(&mut found);
     found
 }
 
-/// `listen 80` and `listen [::]:80` are one listener: `[::]` accepts both families.
-fn both_families(found: &mut Vec<Listener<'_>>, cx: &mut Context) {
+/// Listeners whose addresses overlap become one: `listen 80` and `listen [::]:80`, or one address beside all.
+fn merged(found: &mut Vec<Listener<'_>>, cx: &mut Context) {
     let mut at = 0;
     while at < found.len() {
-        let wide = found[at].address.strip_prefix("0.0.0.0:").map(|port| format!("[::]:{port}"));
-        let twin = wide.and_then(|wide| found.iter().position(|other| other.address == wide));
-        match twin
-            .filter(|twin| found[*twin].servers == found[at].servers && found[*twin].tls == found[at].tls)
-        {
-            Some(twin) => {
-                let narrow = found.remove(at);
-                let twin = if twin > at { twin - 1 } else { twin };
-                found[twin].proxy_protocol |= narrow.proxy_protocol;
-                found[twin].sources.extend(narrow.sources);
-                if narrow.explicit {
-                    found[twin].default = narrow.default;
-                }
-                cx.report.note("a listener on [::] accepts IPv4, too, and stands for both");
-            }
-            None => at += 1,
+        let wider = found.iter().position(|other| covers(&other.address, &found[at].address));
+        let Some(wider) = wider else {
+            at += 1;
+            continue;
+        };
+        let narrow = found.remove(at);
+        let wider = if wider > at { wider - 1 } else { wider };
+        let wide = &mut found[wider];
+        cx.report.note(match wide.servers == narrow.servers && wide.tls == narrow.tls {
+            true => format!("the listener on {} accepts connections to {}, too, and stands for both", wide.address, narrow.address),
+            false => format!(
+                "the listener on {} has the servers of {}, too: addresses of one port are one listener here, with or without TLS. If that \
+                 matters, give them different ports",
+                wide.address, narrow.address
+            ),
+        });
+        wide.tls |= narrow.tls;
+        wide.proxy_protocol |= narrow.proxy_protocol;
+        wide.sources.extend(narrow.sources);
+        if narrow.explicit && !wide.explicit {
+            (wide.default, wide.explicit) = (narrow.default, true);
         }
+        wide.servers.extend(narrow.servers);
+        wide.servers.sort_unstable();
+        wide.servers.dedup();
     }
+}
+
+/// Whether a listener on one address would accept connections to another one.
+fn covers(wide: &str, narrow: &str) -> bool {
+    let parsed = |text: &str| text.parse::<core::net::SocketAddr>().ok();
+    let (Some(wide), Some(narrow)) = (parsed(wide), parsed(narrow)) else { return false };
+    let all = wide.ip().is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4());
+    all && wide.port() == narrow.port() && wide != narrow
 }
 
 fn name_all(found: &mut [Listener<'_>]) {
@@ -137,6 +157,11 @@ fn address(text: &str) -> Option<String> {
     };
     let parsed = host.trim_start_matches('[').trim_end_matches(']').parse::<core::net::IpAddr>().ok()?;
     Some(core::net::SocketAddr::new(parsed, port).to_string())
+}
+
+/// Why the gateway cannot listen on an address.
+fn refused(address: &str) -> Option<String> {
+    accepted::top_field("listen", &list([text(address)])).err()
 }
 
 /// The section `listen`. Listeners have names if there are several.

@@ -1,9 +1,10 @@
 //! The locations of a server, in the order in which the gateway has to try them.
 
+use super::accepted;
 use super::context::{Context, Scope};
 use super::parse::Directive;
 use super::regex::{regex, whole};
-use crate::yaml::{Node, text};
+use crate::yaml::{Node, map, text};
 
 /// A location, or the rest of a server that no location matches.
 pub(super) struct Location<'a> {
@@ -142,15 +143,12 @@ fn collect<'a>(scope: &Scope<'a>, outer: Option<&str>, found: &mut Vec<Location<
                 }
             },
         };
-        let is_path = match &kind {
-            Kind::Exact(path) | Kind::Prefix(path, _) => path.starts_with('/'),
-            Kind::Regex(_) => true,
-        };
-        if !is_path {
-            cx.unsupported(directive, "left out: its path does not begin with a slash");
+        let location = Location { directive: Some(directive), scope: inner.clone(), kind };
+        if let Some(Err(why)) = location.path().map(|path| accepted::matches(&map().with("path", path))) {
+            cx.unsupported(directive, format!("left out: {why}"));
             continue;
         }
-        match &kind {
+        match &location.kind {
             Kind::Prefix(path, _) if path.ends_with('/') && path != "/" => cx.report.note(
                 "the route of a location such as /api/ matches /api, too, which nginx redirects to /api/",
             ),
@@ -160,11 +158,11 @@ fn collect<'a>(scope: &Scope<'a>, outer: Option<&str>, found: &mut Vec<Location<
             ),
             Kind::Prefix(..) | Kind::Exact(_) | Kind::Regex(_) => {}
         }
-        let prefix = match &kind {
+        let prefix = match &location.kind {
             Kind::Prefix(path, _) => Some(path.clone()),
             Kind::Exact(_) | Kind::Regex(_) => None,
         };
-        found.push(Location { directive: Some(directive), scope: inner.clone(), kind });
+        found.push(location);
         collect(&inner, prefix.as_deref(), found, cx);
     }
 }

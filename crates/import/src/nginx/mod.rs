@@ -1,9 +1,10 @@
 //! nginx.conf, from a file with what it includes, or the output of `nginx -T`.
 //!
-//! `lexer`, `parse` and `load` read the directives; `context` has what is in force where, and what became of each; `units`, `regex`,
+//! `lexer`, `parse` and `load` read the directives; `context` has what is in force where, and what became of each; `units`, `accepted`, `regex`,
 //! `template` and `key` convert values; `limits`, `upstream`, `access`, `listen`, `headers`, `location`, `action` and `server` convert
 //! the parts; `known` explains the rest.
 
+mod accepted;
 mod access;
 mod action;
 mod context;
@@ -153,10 +154,13 @@ fn timeouts(http: &Scope<'_>, servers: &[Scope<'_>], cx: &mut Context) -> Node {
         }
         let Some(found) = http.last(name) else { continue };
         match units::time(found.arg(0)).filter(|time| time != "0s") {
-            Some(time) => {
-                cx.converted(found, format!("timeouts.{field}"));
-                node.insert(field, text(time).source(&found.source));
-            }
+            Some(time) => match accepted::top_field("timeouts", &map().with(field, text(&time))) {
+                Ok(()) => {
+                    cx.converted(found, format!("timeouts.{field}"));
+                    node.insert(field, text(time).source(&found.source));
+                }
+                Err(why) => cx.unsupported(found, why),
+            },
             None => cx.unsupported(found, "it is not a time; the gateway always has timeouts"),
         }
     }

@@ -1,6 +1,7 @@
 //! Regular expressions of PCRE, as those of gateway.yaml.
 
-use crate::yaml::{Node, list, map, text};
+use super::accepted;
+use crate::yaml::{Node, map, text};
 
 /// The expression that matches a whole path where that of nginx finds a part of it.
 ///
@@ -27,35 +28,12 @@ pub(super) fn whole(pattern: &str, ignore_case: bool) -> Result<String, String> 
         out += body;
         out += if end || body.ends_with(".*") { "" } else { ".*" };
     }
-    accepted(&map().with("path", regex(&out))).map(|()| out)
+    accepted::matches(&map().with("path", regex(&out))).map(|()| out)
 }
 
 /// `{regex: …}`
 pub(super) fn regex(pattern: &str) -> Node {
     map().with("regex", text(pattern))
-}
-
-/// Whether the gateway accepts a `match`.
-///
-/// # Errors
-/// The message of `sluicegate check`.
-pub(super) fn accepted(matches: &Node) -> Result<(), String> {
-    let route = map().with("match", matches.clone()).with("respond", map().with("status", text(200)));
-    accepted_file(&map().with("listen", list([text("127.0.0.1:80")])).with("routes", list([route])))
-}
-
-/// Whether the gateway accepts a whole file.
-///
-/// # Errors
-/// The first message of `sluicegate check`.
-pub(super) fn accepted_file(file: &Node) -> Result<(), String> {
-    match sluicegate_config::parse_without_files(&file.file(&[])) {
-        Ok(_) => Ok(()),
-        Err(report) => {
-            let first = report.lines().next().unwrap_or_default();
-            Err(first.split_once("error: ").map_or(first, |(_, message)| message).to_owned())
-        }
-    }
 }
 
 /// Whether there is a `|` outside of all parentheses and classes.

@@ -1,5 +1,6 @@
 //! The routes of servers: for each listener the servers by their names, and in each the locations.
 
+use super::accepted;
 use super::access::Lists;
 use super::action::{action, returned};
 use super::context::{Context, Scope};
@@ -149,14 +150,23 @@ fn route<'a>(
             node.insert(field, list);
         }
     }
-    fields.into_iter().for_each(|(field, value)| node.insert(field, value));
+    for (field, value) in fields {
+        insert(&mut node, location, server.directive, &field, value, cx);
+    }
     let scope = &location.scope;
     if limited {
         let applied = sections.limits.apply(scope, &server.prefix, cx);
         if !applied.names.is_empty() {
             node.insert("limits", list(applied.names));
             if let Some(status) = applied.status {
-                node.insert("reject", map().with("status", text(status)));
+                insert(
+                    &mut node,
+                    location,
+                    server.directive,
+                    "reject",
+                    map().with("status", text(status)),
+                    cx,
+                );
             }
         }
     } else {
@@ -165,11 +175,34 @@ fn route<'a>(
         }
     }
     if let Some(changes) = response_headers(scope, variables, cx) {
-        node.insert("response_headers", changes);
+        insert(&mut node, location, server.directive, "response_headers", changes, cx);
     }
     max_body(scope, &mut node, cx);
     let source = location.directive.map_or(&server.directive.source, |directive| &directive.source);
     node.source(source)
+}
+
+/// Adds a field that the gateway accepts.
+fn insert(
+    node: &mut Node,
+    location: &Location<'_>,
+    server: &Directive,
+    field: &str,
+    value: Node,
+    cx: &mut Context,
+) {
+    let action = matches!(field, "upstream" | "respond" | "redirect");
+    let checked = if field == "upstream" { Ok(()) } else { accepted::field(location.path(), field, &value) };
+    match checked {
+        Ok(()) => node.insert(field, value),
+        Err(why) => {
+            let directive = location.directive.unwrap_or(server);
+            cx.unsupported(directive, format!("{field} of its route is left out: {why}"));
+            if action {
+                node.insert("respond", map().with("status", text(404)).comment("not converted"));
+            }
+        }
+    }
 }
 
 fn max_body(scope: &Scope<'_>, node: &mut Node, cx: &mut Context) {
@@ -180,10 +213,13 @@ fn max_body(scope: &Scope<'_>, node: &mut Node, cx: &mut Context) {
             node.insert("max_body", text("1024GiB"));
         }
         Some(MAX_BODY) => cx.converted(found, "max_body"),
-        Some(size) => {
-            cx.converted(found, format!("max_body: {size} of its routes"));
-            node.insert("max_body", text(size));
-        }
+        Some(size) => match accepted::field(None, "max_body", &text(size)) {
+            Ok(()) => {
+                cx.converted(found, format!("max_body: {size} of its routes"));
+                node.insert("max_body", text(size));
+            }
+            Err(why) => cx.unsupported(found, why),
+        },
         None => cx.unsupported(found, "it is not a size"),
     }
 }
@@ -207,7 +243,10 @@ fn server_names(scope: &Scope<'_>, cx: &mut Context) -> Names {
             } else if host == "_" || host.is_empty() || host == "$hostname" {
                 (None, 0)
             } else if let Some(rest) = host.strip_prefix('.') {
-                names.hosts.push(text(rest));
+                names.hosts.extend(
+                    Some(text(rest))
+                        .filter(|node| accepted::matches(&map().with("host", node.clone())).is_ok()),
+                );
                 (Some(text(format!("*.{rest}"))), 1)
             } else if host.starts_with("*.") {
                 (Some(text(&host)), 1)
@@ -216,6 +255,13 @@ fn server_names(scope: &Scope<'_>, cx: &mut Context) -> Names {
             } else {
                 (Some(text(&host)), 0)
             };
+            let node = node.filter(|node| match accepted::matches(&map().with("host", node.clone())) {
+                Ok(()) => true,
+                Err(why) => {
+                    trouble = Some(why);
+                    false
+                }
+            });
             if names.first.is_empty() && node.is_some() {
                 names.first = host.trim_start_matches(['*', '.', '~', '^']).to_owned();
             }
@@ -239,5 +285,5 @@ fn host_expression(pattern: &str) -> Result<String, String> {
     let begin = if pattern.starts_with('^') { "" } else { ".*" };
     let end = if pattern.ends_with('$') { "" } else { ".*" };
     let out = format!("{begin}{body}{end}");
-    super::regex::accepted(&map().with("host", regex(&out))).map(|()| out)
+    accepted::matches(&map().with("host", regex(&out))).map(|()| out)
 }

@@ -1,5 +1,6 @@
 //! `upstream` blocks and the servers of `proxy_pass` and `grpc_pass`.
 
+use super::accepted;
 use super::context::{Context, Scope};
 use super::parse::Directive;
 use super::units::{flag, milliseconds, name, parameter, time, unused};
@@ -40,13 +41,19 @@ impl<'a> Upstreams<'a> {
     }
 
     /// The name of the upstream for a target, with the timeouts of this scope.
+    ///
+    /// # Errors
+    /// Why the gateway cannot forward to it.
     pub(super) fn used(
         &mut self,
         target: Target,
         source: &Source,
         scope: &Scope<'a>,
         cx: &mut Context,
-    ) -> String {
+    ) -> Result<String, String> {
+        if !self.defined.iter().any(|block| block.arg(0) == target.address) {
+            accepted::upstream_field("servers", &list([text(url(&target.address, &target))]), false)?;
+        }
         let prefix = if target.grpc { "grpc" } else { "proxy" };
         let connect = timeout(scope, &format!("{prefix}_connect_timeout"), "timeouts.connect", cx);
         let read =
@@ -62,7 +69,7 @@ impl<'a> Upstreams<'a> {
             }
             used.read = used.read.max(read);
             used.connect = used.connect.max(connect);
-            return used.name.clone();
+            return Ok(used.name.clone());
         }
         let wanted = name(&target.address);
         let name = unused(&wanted, &|name| self.used.iter().any(|used| used.name == name));
@@ -74,7 +81,7 @@ impl<'a> Upstreams<'a> {
             connect,
             read,
         });
-        name
+        Ok(name)
     }
 
     /// The section `upstreams`.
@@ -82,12 +89,15 @@ impl<'a> Upstreams<'a> {
         let mut section = map();
         for used in &self.used {
             let block = self.defined.iter().find(|block| block.arg(0) == used.target.address);
-            let mut node = match block {
+            let (mut node, https) = match block {
                 Some(block) => {
                     cx.converted(block, format!("upstream {}", used.name));
                     defined(block, &used.target, cx)
                 }
-                None => map().with("servers", list([text(url(&used.target.address, &used.target))])),
+                None => {
+                    let url = url(&used.target.address, &used.target);
+                    (map().with("servers", list([text(&url)])), url.starts_with("https://"))
+                }
             };
             let mut timeouts = map();
             if let Some(connect) = used.connect {
@@ -98,9 +108,24 @@ impl<'a> Upstreams<'a> {
             if used.target.grpc {
                 node = node.with("protocol", text("http2"));
             }
-            node = node.with_some("retries", retries(used, cx)).with_some("tls", tls(used, cx));
+            node = node.with_some("retries", retries(used, cx));
+            if https {
+                node = node.with_some("tls", tls(used, cx));
+            }
             let source = block.map_or(&used.source, |block| &block.source);
-            section.insert(used.name.clone(), node.source(source).block());
+            let mut kept = map();
+            for (field, value) in node.into_entries() {
+                match accepted::upstream_field(&field, &value, https) {
+                    Ok(()) => kept.insert(field, value),
+                    Err(why) => match block {
+                        Some(block) => cx.unsupported(block, format!("{field} is left out: {why}")),
+                        None => {
+                            cx.report.note(format!("{field} of upstream {} is left out: {why}", used.name))
+                        }
+                    },
+                }
+            }
+            section.insert(used.name.clone(), kept.source(source).block());
         }
         for block in &self.defined {
             if !self.used.iter().any(|used| used.target.address == block.arg(0)) {
@@ -137,10 +162,11 @@ fn url(address: &str, target: &Target) -> String {
     }
 }
 
-/// The fields of an `upstream` block.
-fn defined(block: &Directive, target: &Target, cx: &mut Context) -> Node {
+/// The fields of an `upstream` block, and whether it has a server with https://.
+fn defined(block: &Directive, target: &Target, cx: &mut Context) -> (Node, bool) {
     let mut servers = Vec::new();
     let mut extra = map();
+    let mut https = false;
     let all: Vec<_> = block.children().iter().filter(|child| child.name == "server").collect();
     let only_backups = all.iter().all(|server| flag(&server.args, "backup") || flag(&server.args, "down"));
     for server in &all {
@@ -154,8 +180,14 @@ fn defined(block: &Directive, target: &Target, cx: &mut Context) -> Node {
                 Some(weight) => map().with("url", text(address)).with("weight", text(weight)),
                 None => text(address),
             };
-            servers.push(node.source(&server.source));
-            parameters(server, &all, cx);
+            match accepted::upstream_field("servers", &list([node.clone()]), false) {
+                Ok(()) => {
+                    https |= target.tls && !server.arg(0).starts_with("unix:");
+                    servers.push(node.source(&server.source));
+                    parameters(server, &all, cx);
+                }
+                Err(why) => cx.unsupported(server, format!("left out: {why}")),
+            }
         }
     }
     if servers.is_empty() {
@@ -203,7 +235,7 @@ fn defined(block: &Directive, target: &Target, cx: &mut Context) -> Node {
             _ => {}
         }
     }
-    merge(node, extra)
+    (merge(node, extra), https)
 }
 
 fn merge(node: Node, extra: Node) -> Node {
