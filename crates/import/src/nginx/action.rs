@@ -44,6 +44,11 @@ pub(super) fn action<'a>(
     cx: &mut Context,
 ) -> Action {
     let scope = &location.scope;
+    if let Some(found) = scope.own("internal").into_iter().next() {
+        cx.converted(found, "answered 404, as by nginx: only its own redirects reach it");
+        let respond = map().with("status", text(404)).source(&found.source);
+        return Action { fields: vec![("respond".to_owned(), respond)], before_limits: true, lost: None };
+    }
     if let Some(found) = location.directive.and_then(|_| scope.own("return").into_iter().next()) {
         return returned(found, scope, variables, cx);
     }

@@ -82,7 +82,7 @@ const UNSUPPORTED: [(&str, &str); 18] = [
         "error_page proxy_intercept_errors",
         "answers of servers are forwarded as they are; `reject` of a route replaces refusals",
     ),
-    ("auth_request auth_request_set", "use auth.check, which asks a service about each request"),
+    ("auth_request_set", "auth.check has headers for what an answer says"),
     (
         "auth_basic auth_basic_user_file",
         "use auth.api_key or auth.jwt, or let the application check passwords",
@@ -111,7 +111,7 @@ const UNSUPPORTED: [(&str, &str); 18] = [
         "bodies are not changed",
     ),
     ("expires etag if_modified_since", "write Cache-Control with response_headers"),
-    ("internal", "no route is reached by other routes alone"),
+    ("limit_except", "write a route with match: {methods: …} for these methods before it"),
     (
         "health_check match state sticky ntlm slow_start queue",
         "see `health`, `overload` and balance: {hash: KEY} of an upstream",
@@ -130,7 +130,7 @@ const UNUSED: &str = "limit_req limit_conn limit_req_dry_run limit_conn_dry_run 
      proxy_next_upstream proxy_next_upstream_tries client_max_body_size set ssl_protocols ssl_certificate ssl_certificate_key \
      ssl_client_certificate ssl_verify_client root index alias try_files allow deny map geo real_ip_header real_ip_recursive \
      set_real_ip_from proxy_ssl_verify proxy_ssl_trusted_certificate proxy_ssl_certificate proxy_ssl_certificate_key proxy_ssl_name \
-     proxy_ssl_server_name return";
+     proxy_ssl_server_name return proxy_pass grpc_pass";
 
 /// What becomes of a directive that nothing was said about.
 pub(super) fn rest(directive: &Directive) -> (Outcome, String) {
