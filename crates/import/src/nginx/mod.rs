@@ -32,8 +32,8 @@ use self::listen::{listeners, section};
 use self::load::{Dump, load};
 use self::server::{MAX_BODY, Sections, routes};
 use self::upstream::Upstreams;
-use crate::Imported;
 use crate::files::Files;
+use crate::report::Imported;
 use crate::yaml::{Node, list, map, text};
 
 /// Converts a configuration of nginx. `path` is its first file.
