@@ -157,6 +157,10 @@ pub(super) fn rest(directive: &Directive) -> (Outcome, String) {
     match name {
         "http" => (Outcome::Converted, "the file".to_owned()),
         "include" => included(directive),
+        "access_log" if directive.arg(0) == "off" => (
+            Outcome::Approximated,
+            "the access log is one for all routes: access_log: off writes none, `sample` a part".to_owned(),
+        ),
         "access_log" | "log_format" => (
             Outcome::Approximated,
             "the gateway writes a short line for each request to standard output; for a file in the format of nginx: access_log: {path: \
