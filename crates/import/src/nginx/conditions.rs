@@ -1,6 +1,8 @@
 //! The `if` blocks of servers that can be decided in advance, or by the host: those that redirect to https or to another name.
 
+use super::accepted;
 use super::parse::Directive;
+use crate::yaml::{map, text};
 
 /// When the block applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +32,10 @@ pub(super) fn condition(directive: &Directive, tls: bool) -> Option<(Condition, 
     let condition = match variable.as_str() {
         "$scheme" => decided(scheme)?,
         "$https" => decided(on)?,
-        "$host" | "$http_host" if operator == "=" => return Some((Condition::Host(value.clone()), returns)),
+        "$host" | "$http_host" if operator == "=" => {
+            accepted::matches(&map().with("host", text(value))).ok()?;
+            return Some((Condition::Host(value.clone()), returns));
+        }
         _ => return None,
     };
     Some((if condition { Condition::Always } else { Condition::Never }, returns))
