@@ -175,16 +175,14 @@ pub(super) fn rest(directive: &Directive) -> (Outcome, String) {
 }
 
 fn included(directive: &Directive) -> (Outcome, String) {
-    match directive.args.last().map(|last| (last, last.parse::<usize>())) {
-        Some((_, Ok(1))) => (Outcome::Converted, "one file was read".to_owned()),
-        Some((_, Ok(count))) => (Outcome::Converted, format!("{count} files were read")),
-        Some((why, Err(_))) if directive.args.len() > 1 && why.starts_with("no file has") => {
-            (Outcome::Ignored, why.clone())
-        }
-        Some((why, Err(_))) if directive.args.len() > 1 => (
+    match &directive.included {
+        Some(Ok(1)) => (Outcome::Converted, "one file was read".to_owned()),
+        Some(Ok(count)) => (Outcome::Converted, format!("{count} files were read")),
+        Some(Err(why)) if directive.arg(0).contains(['*', '?', '[']) => (Outcome::Ignored, why.clone()),
+        Some(Err(why)) => (
             Outcome::Unsupported,
             format!("left out: {why}. Import the folder of nginx, or the output of nginx -T"),
         ),
-        _ => (Outcome::Unsupported, "left out: it names no file".to_owned()),
+        None => (Outcome::Unsupported, "left out: it names no file".to_owned()),
     }
 }
