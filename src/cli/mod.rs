@@ -7,6 +7,7 @@ mod consumers;
 mod diff;
 mod explain;
 mod health;
+mod import;
 mod man;
 mod options;
 mod output;
@@ -69,6 +70,9 @@ enum Command {
     Rules(rules::Command),
     /// Show the busiest and the most refused keys, live
     Top(top::Args),
+    /// Convert configurations of other programs to a gateway.yaml
+    #[command(subcommand)]
+    Import(import::Command),
     /// Estimate gateways, stores, memory and money for a given load
     Size(size::Args),
     /// Check whether a gateway is ready, for health checks of containers
@@ -105,6 +109,7 @@ pub fn main() -> ExitCode {
         Some(Command::Queue(command)) => queue::run(&command),
         Some(Command::Rules(command)) => rules::run(&command),
         Some(Command::Top(args)) => top::run(&args),
+        Some(Command::Import(command)) => import::run(&command),
         Some(Command::Size(args)) => size::run(&args),
         Some(Command::Health(args)) => health::run(&args),
         Some(Command::Schema) => schema::run(),

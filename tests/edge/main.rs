@@ -58,6 +58,7 @@ mod hostile_keys;
 mod hostile_paths;
 mod identity_rates;
 mod image;
+mod import;
 mod interim;
 mod introspection;
 mod issuers;

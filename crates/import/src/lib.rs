@@ -1,0 +1,17 @@
+//! Configurations of other programs as a gateway.yaml.
+//!
+//! An importer reads a text, and through [`Files`] the files that it includes. Its result is the text of a gateway.yaml, whose parts
+//! name the lines that they come from, and a [`Report`] with an item for every directive of the source. This crate starts no process
+//! and opens neither file nor socket.
+//!
+//! The modules, from bottom to top: `report` (what became of each directive), `yaml` (the gateway.yaml as it is written), `files`,
+//! and one folder for each source.
+
+mod files;
+pub mod nginx;
+mod report;
+mod yaml;
+
+pub use files::{Files, matches_glob};
+pub use report::{Imported, Item, Outcome, Report, Source};
+pub use yaml::{Node, boolean, list, map, text};

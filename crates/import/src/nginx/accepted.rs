@@ -1,0 +1,120 @@
+//! Whether the gateway accepts a part, so that nothing is written that `sluicegate check` refuses.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use crate::yaml::{Node, list, map, text};
+
+/// How many answers are remembered.
+const REMEMBERED: usize = 4_096;
+
+thread_local! {
+    /// Answers by the text of the file: many routes have the same headers, paths and limits.
+    static ANSWERS: RefCell<HashMap<String, Result<(), String>>> = RefCell::default();
+}
+
+/// Whether the gateway accepts a whole file.
+///
+/// # Errors
+/// The first message of `sluicegate check`.
+fn file(file: &Node) -> Result<(), String> {
+    let text = file.file(&[]);
+    if let Some(answer) = ANSWERS.with_borrow(|answers| answers.get(&text).cloned()) {
+        return answer;
+    }
+    let answer = match sluicegate_config::parse_without_files(&text) {
+        Ok(_) => Ok(()),
+        Err(report) => {
+            let first = report.lines().next().unwrap_or_default();
+            Err(first.split_once("error: ").map_or(first, |(_, message)| message).to_owned())
+        }
+    };
+    ANSWERS.with_borrow_mut(|answers| {
+        if answers.len() >= REMEMBERED {
+            answers.clear();
+        }
+        answers.insert(text, answer.clone());
+    });
+    answer
+}
+
+/// Whether the gateway accepts a `match`.
+///
+/// # Errors
+/// The first message of `sluicegate check`.
+pub(super) fn matches(matches: &Node) -> Result<(), String> {
+    field(None, "match", matches)
+}
+
+/// Whether the gateway accepts a field of a route for this path.
+///
+/// # Errors
+/// The first message of `sluicegate check`.
+pub(super) fn field(path: Option<Node>, name: &str, node: &Node) -> Result<(), String> {
+    let mut route = map();
+    if let Some(path) = path {
+        route.insert("match", map().with("path", path));
+    }
+    route.insert(name, node.clone());
+    if !matches!(name, "respond" | "redirect" | "upstream") {
+        route.insert("upstream", text("u"));
+    }
+    with_sections(map().with("u", upstream_of("http://127.0.0.1:1")), map(), route)
+}
+
+/// Whether the gateway accepts a field of an upstream.
+///
+/// # Errors
+/// The first message of `sluicegate check`.
+pub(super) fn upstream_field(name: &str, node: &Node, tls: bool) -> Result<(), String> {
+    let upstream = match name {
+        "servers" => map(),
+        _ if tls => upstream_of("https://127.0.0.1:1"),
+        _ => upstream_of("http://127.0.0.1:1"),
+    };
+    with_sections(
+        map().with("u", upstream.with(name, node.clone())),
+        map(),
+        map().with("upstream", text("u")),
+    )
+}
+
+/// Whether the gateway accepts a limit.
+///
+/// # Errors
+/// The first message of `sluicegate check`.
+pub(super) fn limit(limit: &Node) -> Result<(), String> {
+    // A TLS listener with client certificates, for keys that need one.
+    let route = map().with("limits", list([text("l")])).with("respond", map());
+    with_sections(map(), map().with("l", limit.clone()), route)
+}
+
+/// Whether the gateway accepts a field at the top of the file.
+///
+/// # Errors
+/// The first message of `sluicegate check`.
+pub(super) fn top_field(name: &str, node: &Node) -> Result<(), String> {
+    let route = map().with("respond", map().with("status", text(200)));
+    let listen = if name == "listen" { node.clone() } else { list([text("127.0.0.1:80")]) };
+    let top = map().with("listen", listen);
+    let top = if name == "listen" { top } else { top.with(name, node.clone()) };
+    file(&top.with("routes", list([route])))
+}
+
+fn upstream_of(server: &str) -> Node {
+    map().with("servers", list([text(server)]))
+}
+
+fn with_sections(upstreams: Node, limits: Node, route: Node) -> Result<(), String> {
+    let tls = map()
+        .with("certificates", map().with("cert", text("c")).with("key", text("k")))
+        .with("client_ca", text("a"));
+    let listener = map().with("address", text("127.0.0.1:443")).with("tls", tls);
+    file(
+        &map()
+            .with("listen", list([listener]))
+            .with("limits", limits)
+            .with("upstreams", upstreams)
+            .with("routes", list([route])),
+    )
+}

@@ -1,0 +1,167 @@
+//! The cases in tests/import/nginx: what becomes of each nginx.conf, word for word. `UPDATE=1 cargo test -p sluicegate-import --test
+//! nginx_cases` writes the results; read them as the owner of the nginx.conf would.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use sluicegate_import::{Files, Imported, matches_glob, nginx};
+
+/// The exit code of compare.py if crossplane is not installed.
+const NOT_INSTALLED: i32 = 77;
+
+/// The files of one case, by their paths within its folder.
+struct Case(PathBuf);
+
+impl Files for Case {
+    fn read(&self, path: &str) -> Result<String, String> {
+        fs::read_to_string(self.0.join(path)).map_err(|error| error.to_string())
+    }
+
+    fn glob(&self, pattern: &str) -> Vec<String> {
+        let mut folders = vec![self.0.clone()];
+        let mut found = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.strip_prefix(&self.0).unwrap().to_str().unwrap().to_owned();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false if matches_glob(pattern, &name) => found.push(name),
+                    false => {}
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/import/nginx")
+}
+
+fn cases() -> Vec<Case> {
+    let folders = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let mut cases: Vec<_> = folders.filter(|path| path.is_dir()).map(Case).collect();
+    cases.sort_by(|a, b| a.0.cmp(&b.0));
+    assert!(cases.len() >= 20, "{} cases", cases.len());
+    cases
+}
+
+fn imported(case: &Case) -> Imported {
+    nginx::import(case, "nginx.conf").unwrap_or_else(|error| panic!("{}: {error}", case.0.display()))
+}
+
+#[test]
+fn results_are_as_written() {
+    let update = std::env::var_os("UPDATE").is_some();
+    let mut differ = Vec::new();
+    for case in cases() {
+        let Imported { yaml, report } = imported(&case);
+        if let Err(errors) = sluicegate_config::parse_without_files(&yaml) {
+            panic!("{}: {errors}\n{yaml}", case.0.display());
+        }
+        for (name, text) in [("gateway.yaml", yaml), ("report.txt", report.render())] {
+            let path = case.0.join(name);
+            if update {
+                fs::write(&path, text).unwrap();
+            } else if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
+                differ.push(format!("{}:\n{text}", path.display()));
+            }
+        }
+    }
+    assert!(differ.is_empty(), "not as written (UPDATE=1 writes what is now):\n{}", differ.join("\n"));
+}
+
+/// The places of all directives of a file and of what is in them, except parameters of `types`, `map` and `geo`.
+fn places(directives: &[nginx::Directive], found: &mut Vec<(String, u32)>) {
+    for directive in directives {
+        found.push((directive.shown(), directive.source.line));
+        if !["types", "map", "geo"].contains(&directive.name.as_str()) {
+            places(directive.children(), found);
+        }
+    }
+}
+
+#[test]
+fn every_directive_is_in_the_report() {
+    for case in cases() {
+        let report = imported(&case).report;
+        let mut files = vec!["nginx.conf".to_owned()];
+        files.extend(report.items.iter().map(|item| item.source.file.clone()));
+        files.sort();
+        files.dedup();
+        for file in files {
+            let mut expected = Vec::new();
+            places(&nginx::parse(&file, &case.read(&file).unwrap()).unwrap(), &mut expected);
+            for (shown, line) in expected {
+                let said = |item: &&sluicegate_import::Item| {
+                    let same =
+                        item.directive == shown && item.source.file == file && item.source.line == line;
+                    same && !item.text.is_empty()
+                };
+                assert!(
+                    report.items.iter().any(|item| said(&item)),
+                    "{}: {file}:{line}: {shown}",
+                    case.0.display()
+                );
+            }
+        }
+        for item in report.items {
+            assert!(
+                !item.text.contains("importer does not know"),
+                "{}: {}",
+                case.0.display(),
+                item.directive
+            );
+        }
+    }
+}
+
+/// Directives as compare.py gets them.
+fn tree(directives: &[nginx::Directive]) -> Vec<Value> {
+    let one = |directive: &nginx::Directive| {
+        let block = directive.block.as_ref().map(|_| tree(directive.children()));
+        json!({"name": directive.name, "args": directive.args, "line": directive.source.line, "block": block})
+    };
+    directives.iter().map(one).collect()
+}
+
+/// The parser agrees with crossplane, nginx's own parser in Python, on all files of all cases.
+#[test]
+fn crossplane_reads_the_same() {
+    let mut files = Vec::new();
+    for case in cases() {
+        let mut names = case.glob("*.conf");
+        names.extend(case.glob("*/*.conf"));
+        names.extend(case.glob("*/*.inc"));
+        for name in names {
+            let parsed = nginx::parse(&name, &case.read(&name).unwrap()).unwrap();
+            files.push(json!({"path": case.0.join(name), "directives": tree(&parsed)}));
+        }
+    }
+    let python = std::env::var("SLUICEGATE_CROSSPLANE_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let mut command = Command::new(&python);
+    command.arg(folder().join("../compare.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let Ok(mut child) = command.spawn() else {
+        eprintln!("SKIPPED: {python} is not installed");
+        return;
+    };
+    let input = serde_json::to_vec(&files).unwrap();
+    let _ = child.stdin.take().unwrap().write_all(&input); // it may end before it has read all
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    if output.status.code() == Some(NOT_INSTALLED) {
+        eprintln!(
+            "SKIPPED: crossplane is not installed: pip install crossplane, and SLUICEGATE_CROSSPLANE_PYTHON=VENV/bin/python"
+        );
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains(&format!("{} files", files.len())), "{said}");
+}

@@ -1,0 +1,118 @@
+//! `sluicegate import nginx`, and what its results do beside the real nginx: the same requests get the same statuses, or the report
+//! has named the difference.
+
+mod comparison;
+mod nginx;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::harness::Folder;
+use crate::harness::folder::text;
+
+/// The folder of the cases.
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/import/nginx")
+}
+
+const CONFIG: &str = "events {}\nhttp {\n  limit_req_zone $binary_remote_addr zone=one:1m rate=10r/s;\n  server {\n    listen 8080;\n    \
+                      location / { limit_req zone=one burst=5 nodelay; proxy_pass http://127.0.0.1:9000; gzip on; }\n  }\n}\n";
+
+#[test]
+fn a_result_is_valid_and_names_its_lines() {
+    let folder = Folder::with(&[("nginx.conf", CONFIG)]);
+    let output =
+        folder.run(&["import", "nginx", "nginx.conf", "-o", "gateway.yaml", "--report", "report.txt"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert!(
+        text(&output).contains("converted, 1 ignored, 0 approximated, 1 unsupported"),
+        "{}",
+        text(&output)
+    );
+    let yaml = std::fs::read_to_string(folder.path("gateway.yaml")).unwrap();
+    assert!(yaml.contains("one: {key: ip, rate: 10/s, burst: 6}  # nginx.conf:3, nginx.conf:6"), "{yaml}");
+    let report = std::fs::read_to_string(folder.path("report.txt")).unwrap();
+    assert!(report.contains("unsupported\n  nginx.conf:6  gzip on\n"), "{report}");
+    let checked = folder.run(&["check"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked));
+}
+
+#[test]
+fn folders_standard_input_and_dumps_are_read() {
+    let folder = Folder::with(&[("nginx.conf", CONFIG)]);
+    let file = folder.run(&["import", "nginx", "nginx.conf"]);
+    assert!(
+        String::from_utf8_lossy(&file.stdout).starts_with("# Converted from nginx.conf"),
+        "{}",
+        text(&file)
+    );
+    let whole = folder.run(&["import", "nginx", "."]);
+    assert!(
+        String::from_utf8_lossy(&whole.stdout).starts_with("# Converted from ./nginx.conf"),
+        "{}",
+        text(&whole)
+    );
+    let dump = format!(
+        "# configuration file /etc/nginx/nginx.conf:\nevents {{}}\ninclude /etc/nginx/more/*.conf;\n# configuration file \
+         /etc/nginx/more/http.conf:\n{}",
+        CONFIG.replace("events {}", "")
+    );
+    for input in [CONFIG.to_owned(), dump] {
+        let piped = folder.pipe(&["import", "nginx", "-"], input.as_bytes());
+        assert_eq!(piped.status.code(), Some(0), "{}", text(&piped));
+        assert!(String::from_utf8_lossy(&piped.stdout).contains("rate: 10/s, burst: 6"), "{}", text(&piped));
+    }
+}
+
+#[test]
+fn strict_fails_if_a_directive_is_unsupported() {
+    let folder = Folder::with(&[("nginx.conf", CONFIG), ("plain.conf", &CONFIG.replace("gzip on;", ""))]);
+    let strict = |file: &str| folder.run(&["import", "nginx", file, "--strict"]);
+    assert_eq!((strict("nginx.conf").status.code(), strict("plain.conf").status.code()), (Some(1), Some(0)));
+    let output = folder.run(&["import", "nginx", "nginx.conf", "--json", "--report", "report.json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let report: Value = serde_json::from_slice(&std::fs::read(folder.path("report.json")).unwrap()).unwrap();
+    let items = report["items"].as_array().unwrap();
+    let gzip = items.iter().find(|item| item["directive"] == "gzip on").unwrap();
+    assert_eq!(
+        (&gzip["outcome"], &gzip["file"], &gzip["line"]),
+        (&"unsupported".into(), &"nginx.conf".into(), &6.into())
+    );
+}
+
+#[test]
+fn mistakes_are_shown_with_their_place() {
+    let folder = Folder::with(&[
+        ("nginx.conf", "http {\n  server {\n    listen 80\n  }\n}\n"),
+        ("empty.conf", "events {}\n"),
+    ]);
+    let output = folder.run(&["import", "nginx", "nginx.conf"]);
+    assert_eq!(output.status.code(), Some(1));
+    let expected = "nginx.conf:3:5: error: `listen` is not ended before the end of its block\n  3 |     listen 80\n    |     ^\n  \
+                    help: end it with `;`\n";
+    assert_eq!(text(&output), expected);
+    let empty = folder.run(&["import", "nginx", "empty.conf"]);
+    assert!(text(&empty).contains("there is no block `http` in it"), "{}", text(&empty));
+    let missing = folder.run(&["import", "nginx", "absent.conf"]);
+    assert!(
+        text(&missing).contains("cannot read absent.conf") && text(&missing).contains("help: "),
+        "{}",
+        text(&missing)
+    );
+}
+
+/// Files that a result names and that are not on this machine are reported, and the result is written all the same.
+#[test]
+fn absent_certificates_are_reported() {
+    let folder = Folder::with(&[]);
+    let path = cases().join("tls/nginx.conf").display().to_string();
+    let output = folder.run(&["import", "nginx", &path, "-o", "gateway.yaml"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert!(
+        text(&output).contains("gateway.yaml needs these files before it can be used"),
+        "{}",
+        text(&output)
+    );
+    assert!(folder.path("gateway.yaml").exists());
+}

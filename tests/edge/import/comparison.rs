@@ -1,0 +1,261 @@
+//! The same requests to nginx and to a gateway with the result of its import.
+//!
+//! `requests.txt` of a case has lines such as these; the requests of a line are sent at once:
+//!
+//! ```text
+//! send 5 GET /path host=api.example.com from=127.0.0.2 port=8443 Header:value
+//! wait 1200ms
+//! differs TEXT            the next line has other statuses, and the report says TEXT
+//! ```
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use socket2::{Domain, Socket, Type};
+use tempfile::TempDir;
+
+use super::cases;
+use super::nginx::{Nginx, PORTS, UPSTREAM, installed};
+use crate::harness::tls::{Authority, TlsClient};
+use crate::harness::{Setup, Stopwatch, Upstream, deadline, in_parallel, sleep};
+
+/// Requests of one line that took longer were not sent at once: a limit may have admitted one more meanwhile.
+const AT_ONCE: Duration = Duration::from_millis(400);
+
+/// How often a case is played, until the machine was fast enough.
+const TRIES: usize = 5;
+
+/// A line of requests.txt.
+enum Line {
+    Send(Burst),
+    Wait(Duration),
+    Differs(String),
+}
+
+/// Requests that are sent at once.
+struct Burst {
+    count: usize,
+    method: String,
+    target: String,
+    host: String,
+    from: String,
+    port: usize,
+    headers: Vec<(String, String)>,
+    /// Whether they are held by the upstream, so that their time means nothing.
+    held: bool,
+}
+
+fn lines(text: &str) -> Vec<Line> {
+    text.lines().map(|line| line.trim()).filter(|line| !line.is_empty()).map(parsed).collect()
+}
+
+fn parsed(line: &str) -> Line {
+    let words: Vec<_> = line.split(' ').collect();
+    match words[0] {
+        "wait" => Line::Wait(Duration::from_millis(words[1].trim_end_matches("ms").parse().unwrap())),
+        "differs" => Line::Differs(words[1..].join(" ")),
+        "send" | "hold" => {
+            let mut burst = Burst {
+                count: words[1].parse().unwrap(),
+                method: words[2].to_owned(),
+                target: words[3].to_owned(),
+                host: "localhost".to_owned(),
+                from: "127.0.0.1".to_owned(),
+                port: 0,
+                headers: Vec::new(),
+                held: words[0] == "hold",
+            };
+            for word in &words[4..] {
+                match word.split_once('=') {
+                    Some(("host", host)) => host.clone_into(&mut burst.host),
+                    Some(("from", from)) => from.clone_into(&mut burst.from),
+                    Some(("port", port)) => {
+                        burst.port = PORTS.iter().position(|known| *known == port).unwrap()
+                    }
+                    _ => {
+                        let (name, value) = word.split_once(':').unwrap();
+                        burst.headers.push((name.to_owned(), value.to_owned()));
+                    }
+                }
+            }
+            Line::Send(burst)
+        }
+        other => panic!("{other}: {line}"),
+    }
+}
+
+/// The statuses of each line, in order, and whether all were sent at once.
+fn play(lines: &[Line], addresses: [SocketAddr; 2], tls: &Arc<ClientConfig>) -> (Vec<Vec<u16>>, bool) {
+    let mut in_time = true;
+    let mut statuses = Vec::new();
+    for line in lines {
+        match line {
+            Line::Wait(time) => sleep(*time), // limits measure time
+            Line::Differs(_) => {}
+            Line::Send(burst) => {
+                let watch = Stopwatch::start();
+                let mut found: Vec<_> = in_parallel(burst.count, |_| {
+                    let sent = send(burst, addresses[burst.port], tls);
+                    (sent, watch.elapsed())
+                })
+                .into_iter()
+                .map(|(status, took)| {
+                    // What waits in a queue takes its time; what is refused does not.
+                    in_time &= burst.held || status == 200 || took < AT_ONCE;
+                    status
+                })
+                .collect();
+                found.sort_unstable();
+                statuses.push(found);
+            }
+        }
+    }
+    (statuses, in_time)
+}
+
+/// The status of one request on a connection of its own; 0 if there is no answer.
+fn send(burst: &Burst, address: SocketAddr, tls: &Arc<ClientConfig>) -> u16 {
+    let mut headers = vec![("Host", burst.host.as_str()), ("Content-Length", "0"), ("Connection", "close")];
+    headers.extend(burst.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    if burst.port == 1 {
+        let mut client = TlsClient::connect(tls, address, &burst.host, b"").unwrap();
+        return client.ask(&burst.target, &headers).unwrap().0;
+    }
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&format!("{}:0", burst.from).parse::<SocketAddr>().unwrap().into()).unwrap();
+    socket.connect_timeout(&address.into(), deadline()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(deadline())).unwrap();
+    stream.write_all(&crate::harness::client::head(&burst.method, &burst.target, &headers)).unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer); // a connection that is closed without an answer has no status
+    let status = String::from_utf8_lossy(&answer).split(' ').nth(1).and_then(|status| status.parse().ok());
+    status.unwrap_or(0)
+}
+
+/// Answers 200; `/slow` in a path holds a request for long enough that others come meanwhile.
+fn upstream() -> Upstream {
+    Upstream::scripted(|exchange| {
+        if exchange.seen.target.contains("slow") {
+            sleep(Duration::from_secs(1));
+        }
+        exchange.answer(200, &[], b"ok");
+    })
+}
+
+/// An authority with the certificate of `api.example.com`.
+static AUTHORITY: LazyLock<(Arc<ClientConfig>, String, String)> = LazyLock::new(|| {
+    let authority = Authority::new();
+    let signed = authority.sign(&["api.example.com"]);
+    (Arc::new(authority.client(None)), signed.cert, signed.key)
+});
+
+/// The targets that an upstream has got, in the order of the alphabet.
+fn targets(upstream: &Upstream) -> Vec<String> {
+    let mut targets: Vec<_> =
+        upstream.seen().iter().map(|seen| format!("{} {}", seen.method, seen.target)).collect();
+    targets.sort();
+    targets
+}
+
+/// What both answered, and what reached their upstreams.
+struct Played {
+    nginx: Vec<Vec<u16>>,
+    gateway: Vec<Vec<u16>>,
+    targets: [Vec<String>; 2],
+    in_time: bool,
+}
+
+fn played(program: &str, case: &Path, lines: &[Line]) -> Played {
+    let (tls, cert, key) = &*AUTHORITY;
+    let certificates = TempDir::new().unwrap();
+    std::fs::write(certificates.path().join("api.pem"), cert).unwrap();
+    std::fs::write(certificates.path().join("api.key"), key).unwrap();
+    let servers = [upstream(), upstream()];
+    let replace = |text: &str, upstream: &Upstream| {
+        let folder = certificates.path().display().to_string();
+        text.replace(UPSTREAM, &upstream.address.to_string()).replace("/etc/nginx/tls", &folder)
+    };
+    let nginx = Nginx::start(program, case, &|text| replace(text, &servers[0]));
+    let mut yaml = replace(&std::fs::read_to_string(case.join("gateway.yaml")).unwrap(), &servers[1]);
+    for (port, name) in PORTS.iter().zip(["{edge}", "{edge2}"]) {
+        yaml = yaml.replace(&format!("0.0.0.0:{port}"), &format!("\"{name}\""));
+    }
+    let gateway = Setup::default().start(&yaml);
+    let (of_nginx, of_gateway) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| play(lines, nginx.addresses, tls));
+        let second = play(lines, [gateway.edge, gateway.edge2], tls);
+        (first.join().unwrap(), second)
+    });
+    Played {
+        in_time: of_nginx.1 && of_gateway.1,
+        nginx: of_nginx.0,
+        gateway: of_gateway.0,
+        targets: servers.each_ref().map(targets),
+    }
+}
+
+/// Compares one case; `None` if they agree.
+fn difference(program: &str, case: &Path) -> Option<String> {
+    let lines = lines(&std::fs::read_to_string(case.join("requests.txt")).unwrap());
+    let report = std::fs::read_to_string(case.join("report.txt")).unwrap();
+    let said = report.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut tries = std::iter::repeat_with(|| played(program, case, &lines)).take(TRIES);
+    let Some(Played { nginx, gateway, targets, .. }) = tries.find(|played| played.in_time) else {
+        return Some(format!("the requests of a line took longer than {AT_ONCE:?}, {TRIES} times"));
+    };
+    // nginx's 503 is our 429, which the report says.
+    let named = said.contains("refused requests are answered 429 with Retry-After; nginx answers 503");
+    let mapped = |status: &u16| if named && *status == 503 { 429 } else { *status };
+    let (mut sent, mut differs, mut any_differs) = (0, None, false);
+    for line in &lines {
+        match line {
+            Line::Wait(_) => {}
+            Line::Differs(text) => differs = Some(text),
+            Line::Send(burst) => {
+                let (one, two): (Vec<u16>, _) = (nginx[sent].iter().map(mapped).collect(), &gateway[sent]);
+                let shown = format!(
+                    "{} {} {}: nginx {one:?}, gateway {two:?}",
+                    burst.count, burst.method, burst.target
+                );
+                match differs.take() {
+                    Some(text) if one == *two => {
+                        return Some(format!("{shown}: no difference, contrary to `{text}`"));
+                    }
+                    Some(text) if !said.contains(text) => {
+                        return Some(format!("{shown}: the report does not say `{text}`"));
+                    }
+                    None if one != *two => return Some(shown),
+                    Some(_) => any_differs = true,
+                    None => {}
+                }
+                sent += 1;
+            }
+        }
+    }
+    let [one, two] = targets;
+    (one != two && !any_differs)
+        .then(|| format!("the upstreams got {one:?} from nginx, and {two:?} from the gateway"))
+}
+
+#[test]
+fn results_answer_as_nginx_does() {
+    let Some(program) = installed() else {
+        eprintln!("SKIPPED: nginx is not installed; the results of imports were not compared with it");
+        return;
+    };
+    let mut folders: Vec<_> =
+        std::fs::read_dir(cases()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    assert!(folders.len() >= 20, "{}", folders.len());
+    let differences: Vec<_> = folders
+        .chunks(4)
+        .flat_map(|chunk| in_parallel(chunk.len(), |at| (chunk[at].clone(), difference(program, &chunk[at]))))
+        .filter_map(|(case, difference)| Some(format!("{}: {}", case.display(), difference?)))
+        .collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
