@@ -40,6 +40,9 @@ optional() {
     command -v "$1" > /dev/null || skipped+=("tests/run.sh: SKIPPED, because $1 is not installed: $2")
 }
 optional chromium "the admin page and the report of replay are not looked at in a browser"
+optional nginx "the results of imports are not compared with it"
+optional haproxy "the results of imports are not compared with it"
+optional locust "the load test is not run"
 optional promtool "the rules for Prometheus are not evaluated (package prometheus)"
 [ "${#skipped[@]}" -eq 0 ] || printf '%s\n' "${skipped[@]}"
 
