@@ -30,6 +30,9 @@ package() {
 command -v redis-server > /dev/null ||
     package redis-server /usr/bin/redis-server "the tests of shared counters run against real servers"
 need git "tests look at the files of the repository"
+command -v redis-cli > /dev/null ||
+    package redis-tools /usr/bin/redis-cli "recipes of shared limits ask the server with it"
+package openssl /usr/bin/openssl "recipes of tokens and certificates make their keys with it"
 package curl /usr/bin/curl "the tour of the README asks with it"
 package libfaketime '/usr/lib/*/faketime/libfaketimeMT.so.1' "the tests of shared counters put clocks wrong"
 package valgrind /usr/bin/valgrind "it counts the instructions of a request"

@@ -16,8 +16,10 @@ mod harness {
 
 mod config;
 mod config_mutations;
+mod config_reference;
 mod config_schema;
 mod foreign_words;
 mod gateway;
 mod hostile_keys;
+mod links;
 mod tokens;

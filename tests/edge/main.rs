@@ -19,6 +19,7 @@ mod connections;
 mod consumer_keys;
 mod consumer_metrics;
 mod consumers;
+mod cookbook;
 mod cors;
 mod costs;
 mod cut_answers;

@@ -24,6 +24,7 @@ pub mod prometheus;
 pub mod redis;
 pub mod relay;
 mod servers;
+mod shell;
 pub mod steady;
 mod time;
 pub mod tls;
@@ -41,6 +42,7 @@ pub use message::{Reader, Response};
 pub use ports::ReservedPort;
 pub use redis::RedisServer;
 pub use servers::{Behavior, Server};
+pub use shell::Shell;
 pub use time::{Stopwatch, deadline, eventually, measure, patience, sleep, until, within};
 pub use upstream::{Exchange, Seen, Upstream};
 

@@ -205,7 +205,7 @@ pub(super) const KEYS: &[Key] = &[
         LIMIT,
         &["enforce_after", "enforce_from", "shadow_for", "shadow_until"],
         "mode",
-        "write `mode: shadow`; a rule can end it at a given time: docs/recipes.md#protect-a-login",
+        "write `mode: shadow`; a rule can end it at a given time: docs/cookbook/soft-launch.md",
     ),
     (
         LIMIT,
