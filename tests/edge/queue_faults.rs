@@ -31,7 +31,7 @@ fn a_full_disk_loses_nothing_that_was_accepted() {
     });
     assert_eq!((refused.status, &refused.problem()["reason"]), (503, &"queue".into()), "{}", refused.text());
     assert!(gateway.times_logged("the queue cannot be used: ") >= 1);
-    assert!(accepted.len() > 10, "{}", accepted.len());
+    assert!(accepted.len() > 3, "{}", accepted.len());
     outcome(&gateway, &accepted[0].0, &[], "queued");
     gateway.limit_file_size(None);
     until("requests are accepted again", || {
