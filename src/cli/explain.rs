@@ -66,7 +66,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> ExitCode {
     let explained = match (&args.admin, &args.request) {
         (None, None) => offline(args),
-        (admin, _) => asked(args, &AdminOptions::new(admin.clone(), args.token.clone(), || args.rules.source())),
+        (admin, _) => {
+            asked(args, &AdminOptions::new(admin.clone(), args.token.clone(), || args.rules.source()))
+        }
     };
     match explained {
         Ok(explanation) if args.json => match serde_json::to_string_pretty(&explanation) {
