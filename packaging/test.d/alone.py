@@ -71,10 +71,12 @@ class Hello(http.server.BaseHTTPRequestHandler):
 
 def serve_tls():
     """An API at NAME:8443. Returns its certificate, which is its own authority."""
-    key, cert = FOLDER / "api.key", FOLDER / "api.crt"
+    key, cert, config = FOLDER / "api.key", FOLDER / "api.crt", FOLDER / "openssl.cnf"
+    config.write_text("[req]\ndistinguished_name = name\n[name]\n")  # the default one makes an authority
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={NAME}"]
-        + ["-addext", f"subjectAltName=DNS:{NAME}", "-keyout", key, "-out", cert],
+        ["openssl", "req", "-x509", "-config", config, "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+        + ["-subj", f"/CN={NAME}", "-addext", f"subjectAltName=DNS:{NAME}", "-addext", "basicConstraints=CA:FALSE"]
+        + ["-keyout", key, "-out", cert],
         check=True, capture_output=True, timeout=60,
     )  # fmt: skip
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
