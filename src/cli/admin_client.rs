@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::options::default_source;
 use sluicegate_gateway::resources::{Source, admin_address};
 
 /// The address where nothing else is said.
@@ -14,7 +15,7 @@ const DEFAULT: &str = "127.0.0.1:9090";
 /// Where the admin API is.
 #[derive(clap::Args, Default)]
 pub(super) struct AdminOptions {
-    /// The admin API of the gateway: HOST:PORT, or http://HOST:PORT [default: that of ./gateway.yaml, or 127.0.0.1:9090]
+    /// The admin API of the gateway: HOST:PORT, or http://HOST:PORT [default: that of the configuration in this folder, or 127.0.0.1:9090]
     #[arg(long, value_name = "URL")]
     admin: Option<String>,
     /// The token of the admin API [default: the variable SLUICEGATE_ADMIN_TOKEN]
@@ -24,19 +25,23 @@ pub(super) struct AdminOptions {
 
 impl AdminOptions {
     /// The admin API at this address, or else at that of a configuration, or at the default one.
-    pub(super) fn new(admin: Option<String>, token: Option<String>, source: &Source) -> Self {
-        Self { admin: Some(admin.unwrap_or_else(|| address(None, source))), token }
+    pub(super) fn new<'a>(
+        admin: Option<String>,
+        token: Option<String>,
+        source: impl FnOnce() -> &'a Source,
+    ) -> Self {
+        Self { admin: Some(address(admin.as_deref(), source)), token }
     }
 
     /// The admin API at the address that is given, or else at that of a configuration.
     pub(super) fn or(&self, source: &Source) -> Self {
-        Self::new(self.admin.clone(), self.token.clone(), source)
+        Self::new(self.admin.clone(), self.token.clone(), || source)
     }
 }
 
 /// The address that is given; else that of the configuration, if it has one; else the default one.
-pub(super) fn address(given: Option<&str>, source: &Source) -> String {
-    given.map(str::to_owned).or_else(|| admin_address(source)).unwrap_or_else(|| DEFAULT.to_owned())
+pub(super) fn address<'a>(given: Option<&str>, source: impl FnOnce() -> &'a Source) -> String {
+    given.map(str::to_owned).or_else(|| admin_address(source())).unwrap_or_else(|| DEFAULT.to_owned())
 }
 
 /// The admin API of one gateway.
@@ -88,7 +93,7 @@ const ANSWER: Duration = Duration::from_secs(120);
 
 impl AdminClient {
     pub(super) fn new(options: &AdminOptions) -> Result<Self, String> {
-        let admin = address(options.admin.as_deref(), &Source::usual());
+        let admin = address(options.admin.as_deref(), default_source);
         let admin = admin.trim_end_matches('/');
         if admin.starts_with("https://") {
             return Err(

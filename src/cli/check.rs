@@ -49,7 +49,7 @@ impl Args {
     pub(super) fn of(config: &Source) -> Self {
         Self {
             file: ConfigFile { file: None },
-            option: ConfigOption { config: config.clone() },
+            option: ConfigOption { config: Some(config.clone()) },
             strict: false,
             connect: false,
             against_running: false,

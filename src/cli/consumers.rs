@@ -167,7 +167,7 @@ impl Place {
         if let Some(file) = &self.file {
             return Ok((file.clone(), Vec::new()));
         }
-        let config = &self.option.config;
+        let config = self.option.source();
         resources::consumers_file(config)?.ok_or_else(|| {
             format!(
                 "{config} names no file of consumers: add `auth: {{api_key: {{consumers: consumers.yaml}}}}`, or use --file"

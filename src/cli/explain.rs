@@ -66,7 +66,9 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> ExitCode {
     let explained = match (&args.admin, &args.request) {
         (None, None) => offline(args),
-        (admin, _) => asked(args, &AdminOptions::new(admin.clone(), args.token.clone(), &args.rules.config)),
+        (admin, _) => {
+            asked(args, &AdminOptions::new(admin.clone(), args.token.clone(), || args.rules.source()))
+        }
     };
     match explained {
         Ok(explanation) if args.json => match serde_json::to_string_pretty(&explanation) {
@@ -88,7 +90,7 @@ fn offline(args: &Args) -> Result<Explanation, String> {
         listener: args.listener.clone(),
         consumer: args.consumer.clone(),
     };
-    let source = &args.rules.config;
+    let source = args.rules.source();
     let loaded = source.load().map_err(|error| format!("cannot read {source}: {error}"))?;
     let Some(config) = loaded.config else {
         say(&loaded.rendered);

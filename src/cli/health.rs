@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::admin_client::address;
+use super::options::default_source;
 use super::output::{INVALID, fail, print_and_exit};
-use sluicegate_gateway::resources::Source;
 
 #[derive(clap::Args)]
 #[command(
@@ -16,7 +16,7 @@ use sluicegate_gateway::resources::Source;
                         HEALTHCHECK CMD [\"sluicegate\", \"health\"]    in a Dockerfile"
 )]
 pub(super) struct Args {
-    /// The address of the gateway's admin API [default: that of ./gateway.yaml, or 127.0.0.1:9090]
+    /// The address of the gateway's admin API [default: that of the configuration in this folder, or 127.0.0.1:9090]
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<String>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Args {
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    let admin = address(args.admin.as_deref(), &Source::usual());
+    let admin = address(args.admin.as_deref(), default_source);
     let admin = admin.strip_prefix("http://").unwrap_or(&admin).trim_end_matches('/');
     match readiness(admin) {
         Ok(200) => print_and_exit("ready\n"),

@@ -28,14 +28,15 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[derive(Parser)]
 #[command(
     version,
+    long_version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("SLUICEGATE_BUILD"), ")"),
     about = "A rate-limiting edge gateway: exact limits in front of an existing HTTP API",
-    after_help = "Examples:\n  sluicegate                         serve ./gateway.yaml\n  \
+    after_help = "Examples:\n  sluicegate                         serve ./sluicegate.yaml or ./gateway.yaml\n  \
                   sluicegate run api.yaml            serve another file\n  \
-                  sluicegate check                   validate ./gateway.yaml\n  \
+                  sluicegate check                   validate the same file\n  \
                   sluicegate replay access.log       test rules on past traffic\n  \
                   sluicegate consumers add acme      create an API key\n\n\
-                  Commands that read a configuration take ./gateway.yaml, --config FILE, or --config - for standard \
-                  input; run and check also take FILE alone. Relative paths in a configuration from standard input \
+                  Commands that read a configuration take ./sluicegate.yaml, else ./gateway.yaml, --config FILE, or \
+                  --config - for standard input; run and check also take FILE alone. Relative paths in a configuration from standard input \
                   start at the current folder.",
     args_conflicts_with_subcommands = true
 )]

@@ -142,7 +142,7 @@ fn host(text: &str) -> Result<HeaderValue, String> {
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
-    let source = &args.rules.config;
+    let source = args.rules.source();
     let from_stdin =
         [Some(source), args.against.as_ref()].into_iter().flatten().filter(|s| **s == Source::Stdin);
     let from_stdin = from_stdin.count() + args.logs.iter().filter(|log| *log == Path::new(STDIN)).count();
@@ -186,7 +186,7 @@ fn listener(args: &Args, config: &Config) -> Result<usize, String> {
     let found = config.listeners.iter().position(|listener| listener.name == *name);
     found.ok_or_else(|| {
         let names: Vec<&str> = config.listeners.iter().map(|listener| listener.name.as_str()).collect();
-        let file = &args.rules.config;
+        let file = args.rules.source();
         format!("{file} has no listener called `{}`; it has {}", escaped(name), names.join(", "))
     })
 }
@@ -252,7 +252,7 @@ fn replay(
     let against = old.as_ref().map(|(_, against)| against);
     let input = Input {
         replay: &replay,
-        config: args.rules.config.to_string(),
+        config: args.rules.source().to_string(),
         logs: logs.iter().map(|log| log.display().to_string()).collect(),
         lines: totals.lines,
         unreadable: totals.unreadable,
@@ -404,7 +404,7 @@ fn check_readable(log: &Path) -> io::Result<()> {
 
 /// Checks that no output is a file that is read, which it would overwrite.
 fn check_outputs(args: &Args) -> Result<(), Failure> {
-    let configs = [Some(&args.rules.config), args.against.as_ref()].into_iter().flatten();
+    let configs = [Some(args.rules.source()), args.against.as_ref()].into_iter().flatten();
     let configs = configs.filter_map(|source| match source {
         Source::File(path) => Some(path),
         Source::Stdin => None,

@@ -74,7 +74,7 @@ impl Args {
 
 impl Options {
     pub(super) fn source(&self) -> &Source {
-        &self.option.config
+        self.option.source()
     }
 }
 

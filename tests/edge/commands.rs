@@ -146,7 +146,7 @@ fn every_command_has_a_manual_page() {
     is(&folder.run(&["man", "--dir", "man/man1"]), 0, "");
     let page = |name: &str| std::fs::read_to_string(folder.path(&format!("man/man1/{name}.1"))).unwrap();
     for (name, example) in [
-        ("sluicegate", "serve ./gateway.yaml"),
+        ("sluicegate", "serve ./sluicegate.yaml"),
         ("sluicegate-check", "\\-\\-strict"),
         ("sluicegate-consumers-add-key", "remove\\-key acme"),
         ("sluicegate-health", "HEALTHCHECK"),

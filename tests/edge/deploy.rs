@@ -135,7 +135,10 @@ fn copy(to: &Path) -> &Path {
 #[test]
 fn the_units_say_the_same() {
     let all = UNITS.map(directives);
-    let own = |name: &str| name.starts_with("Runtime") || matches!(name, "Description" | "ExecStart");
+    let own = |name: &str| {
+        name.starts_with("Runtime")
+            || matches!(name, "Description" | "ExecStart" | "Conflicts" | "DefaultInstance")
+    };
     let [one, pair] = all
         .each_ref()
         .map(|directives| directives.iter().filter(|(name, _)| !own(name)).cloned().collect::<Vec<_>>());

@@ -41,7 +41,8 @@ fn the_demo_of_the_image_is_reached_from_outside() {
     let help = program().args(["health", "--help"]).output().unwrap();
     let asked = config.config.admin.as_ref().unwrap().address.to_string();
     assert!(
-        String::from_utf8_lossy(&help.stdout).contains(&format!("./gateway.yaml, or {asked}]")),
+        String::from_utf8_lossy(&help.stdout)
+            .contains(&format!("the configuration in this folder, or {asked}]")),
         "{asked}"
     );
 }

@@ -77,6 +77,7 @@ mod openapi;
 mod otlp;
 mod overload;
 mod own_load;
+mod packages;
 mod page;
 mod paths;
 mod pending;

@@ -37,11 +37,6 @@ impl fmt::Display for Source {
 }
 
 impl Source {
-    /// The file that is read where nothing else is said.
-    pub fn usual() -> Self {
-        Self::File("gateway.yaml".into())
-    }
-
     /// The folder in which the files that the configuration names are looked for.
     fn folder(&self) -> &Path {
         match self {
