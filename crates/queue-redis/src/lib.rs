@@ -8,7 +8,7 @@
 //!
 //! | key | type | |
 //! | --- | --- | --- |
-//! | `PREFIX:{queue:NAME}:figures` | hash | `length`, `bytes`, `failed`, `accepted`, `ended`, `turn`, that of the flow that was served last, and `clock`, the time of the last look for claims |
+//! | `PREFIX:{queue:NAME}:figures` | hash | `length`, `bytes`, `failed`, `accepted`, `ended`, `turn`, that of the flow that was served last, and `clock`, the time when a gateway looked last |
 //! | `…:m:ID` | hash | a message; its values are short, so that Redis keeps it in one piece |
 //! | `…:request:ID`, `…:answer:ID` | string | its request until it has ended, and the answer to it |
 //! | `…:open`, `…:failed` | sorted set | the messages that have not ended, and the dead letters, by number |

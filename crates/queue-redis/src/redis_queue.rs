@@ -241,7 +241,9 @@ impl RedisQueue {
     /// # Errors
     /// If Redis does not answer.
     pub async fn expire(&self, keep: u64, max: usize) -> Result<Overdue> {
-        let answer = self.call_repeatable(&EXPIRE, |call| _ = call.arg(max).arg(keep)).await?;
+        let answer = self
+            .call_repeatable(&EXPIRE, |call| _ = call.arg(max).arg(keep).arg(LEASE.as_millis() as u64))
+            .await?;
         let mut items = Items::of(answer)?;
         Ok(Overdue { expired: items.number()?, removed: items.number()? })
     }

@@ -3,18 +3,7 @@
 -- from now, or -1; how many ended because their time was over; for each message: id, key, consumer, claim, attempt, time since it was accepted, request}.
 local max, lease, keep, longest = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local MAX_IN_VAIN = 1000
--- A clock that differs by more than this from the one that was seen last was set.
-local STEP = 5000
-local time, seen = now(), figure('clock')
-even_if_full()
-if math.abs(time - seen) >= 1000 then redis.call('HSET', Q .. 'figures', 'clock', time) end
-
--- Claims end by a clock that was set since they began. Each gets a whole lease, in which its gateway renews it.
-if seen > 0 and (time < seen or time > seen + STEP) then
-    for _, id in ipairs(redis.call('ZRANGE', Q .. 'claimed', 0, -1)) do
-        redis.call('ZADD', Q .. 'claimed', time + lease, id)
-    end
-end
+local time = observed_time(lease)
 
 -- The gateways of claims that were not renewed are gone.
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', Q .. 'claimed', '-inf', time, 'LIMIT', 0, MAX_IN_VAIN)) do

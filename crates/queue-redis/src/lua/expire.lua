@@ -1,6 +1,7 @@
--- ARGV: the most messages, how long they can be seen. Ends those whose time is over, and removes those that ended long ago. Answers
+-- ARGV: the most messages, how long they can be seen, how long a claim holds. Ends those whose time is over, and removes those that ended long ago. Answers
 -- {how many ended, how many were removed}.
-local max, keep, time, expired, removed = ARGV[1], tonumber(ARGV[2]), now(), 0, 0
+local max, keep, expired, removed = ARGV[1], tonumber(ARGV[2]), 0, 0
+local time = observed_time(tonumber(ARGV[3]))
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', Q .. 'expiry', '-inf', time, 'LIMIT', 0, max)) do
     local message = find(id)
     redis.call('ZREM', Q .. 'expiry', id)

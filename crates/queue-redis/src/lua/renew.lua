@@ -1,6 +1,6 @@
 -- ARGV: how long a claim holds, then id and claim of each. Answers 1 for each that is still in progress.
-local lease, time, held = tonumber(ARGV[1]), now(), {}
-even_if_full()
+local lease, held = tonumber(ARGV[1]), {}
+local time = observed_time(lease)
 for at = 2, #ARGV, 2 do
     local message = find(ARGV[at])
     local is_held = message and message.state == CLAIMED and message.claims == tonumber(ARGV[at + 1])

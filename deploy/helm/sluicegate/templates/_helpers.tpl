@@ -36,22 +36,28 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail (printf "config is not YAML: %s" $config.Error) -}}
 {{- end -}}
 {{- $address := dig "admin" "address" "" $config -}}
-{{- if not (hasSuffix (printf ":%v" .Values.ports.admin) $address) -}}
+{{- $isLocal := regexMatch "^(127\\.|localhost|\\[::1\\])" (toString $address) -}}
+{{- if or $isLocal (not (hasSuffix (printf ":%v" .Values.ports.admin) $address)) -}}
 {{- fail (printf "the probes need `admin: {address: 0.0.0.0:%v}` in config, or ports.admin as it is there" .Values.ports.admin) -}}
 {{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* A duration of gateway.yaml in whole seconds, rounded up. */}}
+{{/* A duration of gateway.yaml, such as 90s or 1m30s, in whole seconds, rounded up. */}}
 {{- define "sluicegate.seconds" -}}
-{{- $unit := regexFind "[a-z]+$" . -}}
-{{- $number := regexFind "^[0-9]+" . | int -}}
-{{- if eq $unit "ms" -}}{{ div (add $number 999) 1000 }}
-{{- else if has $unit (list "s" "sec" "second") -}}{{ $number }}
-{{- else if has $unit (list "m" "min" "minute") -}}{{ mul $number 60 }}
-{{- else if has $unit (list "h" "hour") -}}{{ mul $number 3600 }}
-{{- else -}}{{ fail (printf "drain in config: %q is not a duration of whole ms, s, min or h" .) }}
+{{- $units := dict "ms" 1 "s" 1000 "sec" 1000 "second" 1000 "m" 60000 "min" 60000 "minute" 60000 "h" 3600000 "hour" 3600000 -}}
+{{- $text := . | toString | nospace -}}
+{{- $parts := regexFindAll "[0-9]+[a-z]+" $text -1 -}}
+{{- if ne (join "" $parts) $text -}}
+{{- fail (printf "drain in config: %q is not a duration of whole ms, s, min or h" .) -}}
 {{- end -}}
+{{- $ms := 0 -}}
+{{- range $parts -}}
+{{- $unit := regexFind "[a-z]+$" . -}}
+{{- if not (hasKey $units $unit) -}}{{ fail (printf "drain in config: %q is not a duration of whole ms, s, min or h" $text) }}{{- end -}}
+{{- $ms = add $ms (mul (regexFind "^[0-9]+" . | int64) (get $units $unit)) -}}
+{{- end -}}
+{{- div (add $ms 999) 1000 -}}
 {{- end -}}
 
 {{/* How long a Pod may take to end: drain.delay and drain.deadline, and five seconds more. */}}
