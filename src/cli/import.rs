@@ -8,7 +8,7 @@ use clap::ValueHint;
 
 use super::output::{FAILED, INVALID, fail, print, say};
 use sluicegate_gateway::resources;
-use sluicegate_import::{Files, Imported, Outcome, matches_glob, nginx};
+use sluicegate_import::{Files, Imported, Outcome, haproxy, matches_glob, nginx};
 
 #[derive(clap::Subcommand)]
 #[command(
@@ -25,6 +25,15 @@ pub(super) enum Command {
                       sluicegate import nginx nginx.conf --strict --json > /dev/null"
     )]
     Nginx(Args),
+    /// Convert a configuration of HAProxy
+    #[command(
+        after_help = "Variables of the environment in the file have the values that they have now.\n\n\
+                      Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a line is unsupported.\n\n\
+                      Examples:\n  sluicegate import haproxy /etc/haproxy/haproxy.cfg > gateway.yaml\n  \
+                      sluicegate import haproxy /etc/haproxy -o gateway.yaml --report report.txt\n  \
+                      cat *.cfg | sluicegate import haproxy - -o gateway.yaml --report"
+    )]
+    Haproxy(Args),
 }
 
 #[derive(clap::Args)]
@@ -79,8 +88,11 @@ fn matching(folder: &str, name: &str) -> Vec<String> {
 }
 
 pub(super) fn run(command: &Command) -> ExitCode {
-    let Command::Nginx(args) = command;
-    let imported = match read(&args.path) {
+    let (args, imported) = match command {
+        Command::Nginx(args) => (args, read_nginx(&args.path)),
+        Command::Haproxy(args) => (args, read_haproxy(&args.path)),
+    };
+    let imported = match imported {
         Ok(imported) => imported,
         Err(message) => {
             say(message);
@@ -90,21 +102,32 @@ pub(super) fn run(command: &Command) -> ExitCode {
     finish(args, &imported)
 }
 
-fn read(path: &Path) -> Result<Imported, String> {
+fn read_nginx(path: &Path) -> Result<Imported, String> {
+    let (name, text) = first_file(path, "/etc/nginx/nginx.conf", "nginx.conf")?;
+    nginx::import_text(&Disk, &name, &text)
+}
+
+fn read_haproxy(path: &Path) -> Result<Imported, String> {
+    let (name, text) = first_file(path, "haproxy.cfg", "haproxy.cfg")?;
+    haproxy::import_text(&Disk, &name, &text, &|name| std::env::var(name).ok())
+}
+
+/// The name and the text of a file; of standard input, which is called `piped`; or of the file `usual` in a folder.
+fn first_file(path: &Path, piped: &str, usual: &str) -> Result<(String, String), String> {
     if path.as_os_str() == "-" {
         let text =
             std::io::read_to_string(std::io::stdin()).map_err(|error| format!("cannot read: {error}\n"))?;
-        return nginx::import_text(&Disk, "/etc/nginx/nginx.conf", &text);
+        return Ok((piped.to_owned(), text));
     }
-    let file = if path.is_dir() { path.join("nginx.conf") } else { path.to_owned() };
+    let file = if path.is_dir() { path.join(usual) } else { path.to_owned() };
     let Some(name) = file.to_str() else {
         return Err(format!("{} is not a name in UTF-8\n", file.display()));
     };
     let text = Disk.read(name).map_err(|error| {
-        let help = "name nginx.conf, the folder that it is in, or - for standard input";
+        let help = format!("name {usual}, the folder that it is in, or - for standard input");
         format!("sluicegate: cannot read {name}: {error}\n  help: {help}\n")
     })?;
-    nginx::import_text(&Disk, name, &text)
+    Ok((name.to_owned(), text))
 }
 
 /// Checks and writes a result, its report, and the summary.

@@ -7,8 +7,15 @@
 //! The modules, from bottom to top: `report` (what became of each directive), `yaml` (the gateway.yaml as it is written), `files`,
 //! and one folder for each source.
 
+#[path = "nginx/accepted.rs"]
+mod accepted;
 mod files;
+pub mod haproxy;
+mod marks;
+mod names;
 pub mod nginx;
+#[path = "nginx/regex.rs"]
+mod regex;
 mod report;
 mod yaml;
 

@@ -110,6 +110,14 @@ impl Node {
         self
     }
 
+    /// The text, if it is one.
+    pub fn as_text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            Value::Boolean(_) | Value::List(_) | Value::Map(_) => None,
+        }
+    }
+
     /// The comment behind it.
     pub fn comment_text(&self) -> Option<String> {
         self.comment.clone()
