@@ -1,6 +1,8 @@
 //! `sluicegate import`
 
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,6 +10,8 @@ use clap::ValueHint;
 
 use super::output::{FAILED, INVALID, fail, print, say};
 use sluicegate_gateway::resources;
+use sluicegate_base::file_watch::{hex, sha256};
+use sluicegate_import::kong::{self, Consumer};
 use sluicegate_import::{Files, Imported, Outcome, haproxy, matches_glob, nginx};
 
 #[derive(clap::Subcommand)]
@@ -34,6 +38,14 @@ pub(super) enum Command {
                       cat *.cfg | sluicegate import haproxy - -o gateway.yaml --report"
     )]
     Haproxy(Args),
+    /// Convert a declarative configuration of Kong
+    #[command(
+        after_help = "With -o, the keys of consumers are written to consumers.yaml beside the result, as their SHA-256.\n\n\
+                      Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\n\
+                      Examples:\n  sluicegate import kong kong.yaml -o gateway.yaml --report report.txt\n  \
+                      deck gateway dump -o - | sluicegate import kong - -o gateway.yaml --report"
+    )]
+    Kong(Args),
 }
 
 #[derive(clap::Args)]
@@ -91,6 +103,7 @@ pub(super) fn run(command: &Command) -> ExitCode {
     let (args, imported) = match command {
         Command::Nginx(args) => (args, read_nginx(&args.path)),
         Command::Haproxy(args) => (args, read_haproxy(&args.path)),
+        Command::Kong(args) => (args, read_kong(args)),
     };
     let imported = match imported {
         Ok(imported) => imported,
@@ -110,6 +123,33 @@ fn read_nginx(path: &Path) -> Result<Imported, String> {
 fn read_haproxy(path: &Path) -> Result<Imported, String> {
     let (name, text) = first_file(path, "haproxy.cfg", "haproxy.cfg")?;
     haproxy::import_text(&Disk, &name, &text, &|name| std::env::var(name).ok())
+}
+
+fn read_kong(args: &Args) -> Result<Imported, String> {
+    let (name, text) = first_file(&args.path, "kong.yaml", "kong.yaml")?;
+    let found = kong::import_text(&name, &text)?;
+    if !found.consumers.is_empty() {
+        write_consumers(args, &found.consumers)?;
+    }
+    Ok(found.imported)
+}
+
+/// Writes the file of consumers beside the result. It replaces none.
+fn write_consumers(args: &Args, consumers: &[Consumer]) -> Result<(), String> {
+    let Some(output) = &args.output else {
+        let shown = consumers.len();
+        say(format_args!("{shown} consumers are not written: with -o FILE they are, to consumers.yaml beside it\n"));
+        return Ok(());
+    };
+    let path = output.with_file_name("consumers.yaml");
+    let mut text = String::new();
+    for consumer in consumers {
+        let keys: Vec<_> = consumer.keys.iter().map(|key| format!("    - sha256:{}\n", hex(&sha256(key.as_bytes())))).collect();
+        text += &format!("- name: {}\n  keys:\n{}", serde_json::json!(consumer.name), keys.concat());
+    }
+    let mut options = fs::OpenOptions::new();
+    let written = options.write(true).create_new(true).mode(0o640).open(&path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| format!("sluicegate: cannot write {}: {error}\n  help: move the file that is there, and import again\n", path.display()))
 }
 
 /// The name and the text of a file; of standard input, which is called `piped`; or of the file `usual` in a folder.

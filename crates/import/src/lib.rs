@@ -9,8 +9,10 @@
 
 #[path = "nginx/accepted.rs"]
 mod accepted;
+mod fields;
 mod files;
 pub mod haproxy;
+pub mod kong;
 mod marks;
 mod names;
 pub mod nginx;

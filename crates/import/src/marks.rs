@@ -42,6 +42,11 @@ impl Marks {
         self.found.get(part).is_some_and(|marks| !marks.is_empty())
     }
 
+    /// What was said first about a part.
+    pub(crate) fn first(&self, part: usize) -> Option<&(Outcome, String)> {
+        self.found.get(part)?.first()
+    }
+
     /// Whether this was said about a part, perhaps with a difference behind a semicolon.
     pub(crate) fn says(&self, part: usize, text: &str) -> bool {
         self.found.get(part).is_some_and(|marks| marks.iter().any(|(_, said)| said.strip_prefix(text).is_some_and(|rest| rest.is_empty() || rest.starts_with(';'))))

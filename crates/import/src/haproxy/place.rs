@@ -199,7 +199,7 @@ fn meet(one: &Pattern, other: &Pattern) -> Option<Option<Pattern>> {
                 _ => None,
             }
         }
-        (Regex(_), _) | (_, Regex(_)) => None,
+        (Regex(_), Regex(_)) => None,
     }
 }
 
