@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use clap::ValueHint;
 
 use super::output::{FAILED, INVALID, fail, print, say};
-use sluicegate_gateway::resources;
 use sluicegate_base::file_watch::{hex, sha256};
+use sluicegate_gateway::resources;
 use sluicegate_import::kong::{self, Consumer};
 use sluicegate_import::{Files, Imported, Outcome, haproxy, matches_glob, nginx};
 
@@ -138,18 +138,34 @@ fn read_kong(args: &Args) -> Result<Imported, String> {
 fn write_consumers(args: &Args, consumers: &[Consumer]) -> Result<(), String> {
     let Some(output) = &args.output else {
         let shown = consumers.len();
-        say(format_args!("{shown} consumers are not written: with -o FILE they are, to consumers.yaml beside it\n"));
+        say(format_args!(
+            "{shown} consumers are not written: with -o FILE they are, to consumers.yaml beside it\n"
+        ));
         return Ok(());
     };
     let path = output.with_file_name("consumers.yaml");
     let mut text = String::new();
     for consumer in consumers {
-        let keys: Vec<_> = consumer.keys.iter().map(|key| format!("    - sha256:{}\n", hex(&sha256(key.as_bytes())))).collect();
+        let keys: Vec<_> = consumer
+            .keys
+            .iter()
+            .map(|key| format!("    - sha256:{}\n", hex(&sha256(key.as_bytes()))))
+            .collect();
         text += &format!("- name: {}\n  keys:\n{}", serde_json::json!(consumer.name), keys.concat());
     }
     let mut options = fs::OpenOptions::new();
-    let written = options.write(true).create_new(true).mode(0o640).open(&path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| format!("sluicegate: cannot write {}: {error}\n  help: move the file that is there, and import again\n", path.display()))
+    let written = options
+        .write(true)
+        .create_new(true)
+        .mode(0o640)
+        .open(&path)
+        .and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| {
+        format!(
+            "sluicegate: cannot write {}: {error}\n  help: move the file that is there, and import again\n",
+            path.display()
+        )
+    })
 }
 
 /// The name and the text of a file; of standard input, which is called `piped`; or of the file `usual` in a folder.

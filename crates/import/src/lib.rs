@@ -5,9 +5,10 @@
 //! and opens neither file nor socket.
 //!
 //! The modules, from bottom to top: `report` (what became of each directive), `yaml` (the gateway.yaml as it is written), `files`,
-//! and one folder for each source.
+//! `names`, `marks` (what was said of a part so far), `fields` (sources in YAML), and one folder for each source.
 
 #[path = "nginx/accepted.rs"]
+#[allow(clippy::duplicate_mod, reason = "the importer of nginx has it as its own module")]
 mod accepted;
 mod fields;
 mod files;
@@ -17,6 +18,7 @@ mod marks;
 mod names;
 pub mod nginx;
 #[path = "nginx/regex.rs"]
+#[allow(clippy::duplicate_mod, reason = "the importer of nginx has it as its own module")]
 mod regex;
 mod report;
 mod yaml;

@@ -49,7 +49,11 @@ impl Marks {
 
     /// Whether this was said about a part, perhaps with a difference behind a semicolon.
     pub(crate) fn says(&self, part: usize, text: &str) -> bool {
-        self.found.get(part).is_some_and(|marks| marks.iter().any(|(_, said)| said.strip_prefix(text).is_some_and(|rest| rest.is_empty() || rest.starts_with(';'))))
+        self.found.get(part).is_some_and(|marks| {
+            marks.iter().any(|(_, said)| {
+                said.strip_prefix(text).is_some_and(|rest| rest.is_empty() || rest.starts_with(';'))
+            })
+        })
     }
 
     /// Writes what became of a part to the report; `rest` says it of a part that nothing was said about.

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 use sluicegate_import::{Files, Imported, Item, haproxy, kong};
 
+/// How often each file is damaged.
+const ROUNDS: usize = 40;
+
 /// The files of one case, by their paths within its folder.
 struct Case(PathBuf);
 
@@ -32,7 +35,8 @@ fn cases(source: &str) -> Vec<Case> {
 
 fn of_haproxy(case: &Case) -> Imported {
     let text = case.read("haproxy.cfg").unwrap();
-    haproxy::import_text(case, "haproxy.cfg", &text, &|_| None).unwrap_or_else(|error| panic!("{}: {error}", case.0.display()))
+    haproxy::import_text(case, "haproxy.cfg", &text, &|_| None)
+        .unwrap_or_else(|error| panic!("{}: {error}", case.0.display()))
 }
 
 fn of_kong(case: &Case) -> kong::KongImport {
@@ -71,12 +75,15 @@ fn every_line_of_haproxy_is_in_the_report() {
         let mut lines = 0;
         for section in haproxy::parse("haproxy.cfg", &text, &|_| None).unwrap() {
             for line in [&section.line].into_iter().chain(&section.lines) {
-                let said = |item: &Item| item.source == line.source && item.directive == line.shown && !item.text.is_empty();
+                let said = |item: &Item| {
+                    item.source == line.source && item.directive == line.shown && !item.text.is_empty()
+                };
                 assert!(items.iter().any(said), "{}: {}: {}", case.0.display(), line.source, line.shown);
                 lines += 1;
             }
         }
-        let written = text.lines().filter(|line| !line.trim().is_empty() && !line.trim().starts_with('#')).count();
+        let written =
+            text.lines().filter(|line| !line.trim().is_empty() && !line.trim().starts_with('#')).count();
         assert_eq!(lines, written, "{}", case.0.display());
         unknown(&case, &items);
     }
@@ -90,14 +97,26 @@ fn every_field_of_kong_is_in_the_report() {
         for (index, line) in case.read("kong.yaml").unwrap().lines().enumerate() {
             let number = u32::try_from(index + 1).unwrap();
             let text = line.trim().trim_start_matches("- ");
-            let Some((_, value)) = text.split_once(':').filter(|_| !text.starts_with(['/', '\'', '"', '{', '[', '#'])) else { continue };
+            let Some((_, value)) =
+                text.split_once(':').filter(|_| !text.starts_with(['/', '\'', '"', '{', '[', '#']))
+            else {
+                continue;
+            };
             if value.trim().is_empty() {
                 continue; // what is below it has items
             }
-            assert!(items.iter().any(|item| item.source.line == number), "{}: {number}: {line}", case.0.display());
-            for key in text.split(['{', ',']).filter_map(|part| part.trim().split_once(": ")).map(|(key, _)| key) {
+            assert!(
+                items.iter().any(|item| item.source.line == number),
+                "{}: {number}: {line}",
+                case.0.display()
+            );
+            for key in
+                text.split(['{', ',']).filter_map(|part| part.trim().split_once(": ")).map(|(key, _)| key)
+            {
                 let plain = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-                let said = |item: &Item| item.directive.contains(&format!("{key}:")) || item.directive.contains(&format!("{key}."));
+                let said = |item: &Item| {
+                    [":", ".", "["].iter().any(|end| item.directive.contains(&format!("{key}{end}")))
+                };
                 assert!(!plain || items.iter().any(said), "{}: {number}: {key}", case.0.display());
             }
         }
@@ -107,7 +126,12 @@ fn every_field_of_kong_is_in_the_report() {
 
 fn unknown(case: &Case, items: &[Item]) {
     for item in items {
-        assert!(!item.text.contains("this importer does not know"), "{}: {}", case.0.display(), item.directive);
+        assert!(
+            !item.text.contains("this importer does not know"),
+            "{}: {}",
+            case.0.display(),
+            item.directive
+        );
     }
 }
 
@@ -136,7 +160,7 @@ fn damaged_files_give_a_message_or_a_valid_result() {
     for (source, file) in [("haproxy", "haproxy.cfg"), ("kong", "kong.yaml")] {
         for case in cases(source) {
             let text = case.read(file).unwrap();
-            for _ in 0..40 {
+            for _ in 0..ROUNDS {
                 let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
                 for _ in 0..=random(3) {
                     let (a, b) = (random(lines.len()), random(lines.len()));
@@ -145,14 +169,19 @@ fn damaged_files_give_a_message_or_a_valid_result() {
                         1 => lines.swap(a, b),
                         2 => lines.insert(a, lines[b].clone()),
                         _ => {
-                            let cut = lines[a].char_indices().map(|(at, _)| at).nth(random(lines[a].chars().count()));
+                            let cut = lines[a]
+                                .char_indices()
+                                .map(|(at, _)| at)
+                                .nth(random(lines[a].chars().count()));
                             lines[a].truncate(cut.unwrap_or(0));
                         }
                     }
                 }
                 let damaged = lines.join("\n") + "\n";
                 let yaml = match source {
-                    "haproxy" => haproxy::import_text(&case, file, &damaged, &|_| None).map(|imported| imported.yaml),
+                    "haproxy" => {
+                        haproxy::import_text(&case, file, &damaged, &|_| None).map(|imported| imported.yaml)
+                    }
                     _ => kong::import_text(file, &damaged).map(|found| found.imported.yaml),
                 };
                 if let Ok(yaml) = yaml

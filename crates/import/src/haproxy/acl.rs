@@ -49,7 +49,13 @@ impl Acls {
     }
 
     /// The condition that begins at `if` or `unless`; always, if there is none. An anonymous ACL that differs is said of the line.
-    pub(super) fn condition(&self, line: &Line, from: usize, files: &dyn Files, marks: &mut Marks) -> Condition {
+    pub(super) fn condition(
+        &self,
+        line: &Line,
+        from: usize,
+        files: &dyn Files,
+        marks: &mut Marks,
+    ) -> Condition {
         let words = line.from(from);
         let Some((first, words)) = words.split_first() else { return vec![Vec::new()] };
         let mut all: Condition = Vec::new();
@@ -153,7 +159,8 @@ fn bounded(condition: Condition) -> Condition {
     if condition.len() <= ALTERNATIVES {
         return condition;
     }
-    let kind = Kind::Unsupported("its condition has too many alternatives: write the routes by hand".to_owned());
+    let kind =
+        Kind::Unsupported("its condition has too many alternatives: write the routes by hand".to_owned());
     vec![vec![Literal { negated: false, kind }]]
 }
 

@@ -28,12 +28,18 @@ pub(super) fn answer(line: &Line, from: usize, default: u16, files: &dyn Files) 
         match line.word(at) {
             "if" | "unless" => break,
             "status" | "deny_status" => {
-                status = value.parse().ok().filter(|status| (200..=599).contains(status)).ok_or_else(|| format!("`{value}` is not a status of an answer"))?;
+                status = value
+                    .parse()
+                    .ok()
+                    .filter(|status| (200..=599).contains(status))
+                    .ok_or_else(|| format!("`{value}` is not a status of an answer"))?;
                 given = true;
             }
             "content-type" => node.insert("content_type", text(value)),
             "string" => node.insert("body", text(value)),
-            "lf-string" if value.contains('%') => return Err(format!("the body of an answer has no variables such as those of `{value}`")),
+            "lf-string" if value.contains('%') => {
+                return Err(format!("the body of an answer has no variables such as those of `{value}`"));
+            }
             "lf-string" => node.insert("body", text(value)),
             "file" | "lf-file" => {
                 let body = files.read(value).map_err(|error| format!("cannot read {value}: {error}"))?;
@@ -43,12 +49,21 @@ pub(super) fn answer(line: &Line, from: usize, default: u16, files: &dyn Files) 
                 at += 1;
                 continue;
             }
-            "hdr" => return Err("the gateway adds no headers here: use response_headers of the route".to_owned()),
-            other => return Err(format!("`{other}` of its answer has no equivalent: use `respond: {{status, body, content_type}}`")),
+            "hdr" => {
+                return Err("the gateway adds no headers here: use response_headers of the route".to_owned());
+            }
+            other => {
+                return Err(format!(
+                    "`{other}` of its answer has no equivalent: use `respond: {{status, body, content_type}}`"
+                ));
+            }
         }
         at += 2;
     }
-    let whole = node.into_entries().into_iter().fold(map().with("status", text(status)), |node, (key, value)| node.with(key, value));
+    let whole = node
+        .into_entries()
+        .into_iter()
+        .fold(map().with("status", text(status)), |node, (key, value)| node.with(key, value));
     accepted::field(None, "respond", &whole)?;
     Ok(Answer { status, given, node: whole })
 }
@@ -58,7 +73,8 @@ pub(super) fn reject(respond: &Node, status: u16) -> Option<Node> {
     let mut node = if status == 429 { map() } else { map().with("status", text(status)) };
     for (key, value) in respond.clone().into_entries() {
         if key != "status" {
-            let value = if key == "body" { text(literal(value.as_text().unwrap_or_default())) } else { value };
+            let value =
+                if key == "body" { text(literal(value.as_text().unwrap_or_default())) } else { value };
             node.insert(key, value);
         }
     }
@@ -74,7 +90,8 @@ pub(super) fn redirect(line: &Line, from: usize) -> Result<Node, String> {
     let mut at = from;
     while at < line.words.len() {
         let value = line.word(at + 1);
-        let converted = || template(value).map_err(|part| format!("there is no equivalent of {part} in a redirect"));
+        let converted =
+            || template(value).map_err(|part| format!("there is no equivalent of {part} in a redirect"));
         match line.word(at) {
             "if" | "unless" => break,
             "code" => status = value.parse().map_err(|_| format!("`{value}` is not a status"))?,
@@ -82,7 +99,10 @@ pub(super) fn redirect(line: &Line, from: usize) -> Result<Node, String> {
             "prefix" => to = Some(format!("{}{{path}}", converted()?)),
             "location" => {
                 let url = converted()?;
-                drop_query = drop_query || !(value.contains("%[capture.req.uri]") || value.contains("%[url]") || value.contains("%[pathq]"));
+                drop_query = drop_query
+                    || !(value.contains("%[capture.req.uri]")
+                        || value.contains("%[url]")
+                        || value.contains("%[pathq]"));
                 to = Some(url);
             }
             "drop-query" => {
@@ -94,7 +114,9 @@ pub(super) fn redirect(line: &Line, from: usize) -> Result<Node, String> {
                 at += 1;
                 continue;
             }
-            "set-cookie" | "clear-cookie" | "set-cookie-fmt" => return Err("redirects set no cookies".to_owned()),
+            "set-cookie" | "clear-cookie" | "set-cookie-fmt" => {
+                return Err("redirects set no cookies".to_owned());
+            }
             other => return Err(format!("`{other}` of a redirect has no equivalent")),
         }
         at += 2;

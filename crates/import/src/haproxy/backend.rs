@@ -9,7 +9,12 @@ use crate::yaml::{Node, list, map, text};
 
 /// The upstream of a section; `None` if it has no server that the gateway can use.
 pub(super) fn upstream(section: &Section, ca_base: &str, marks: &mut Marks) -> Option<Node> {
-    let default: Vec<String> = section.lines.iter().filter(|line| line.word(0) == "default-server").flat_map(|line| line.from(1).to_vec()).collect();
+    let default: Vec<String> = section
+        .lines
+        .iter()
+        .filter(|line| line.word(0) == "default-server")
+        .flat_map(|line| line.from(1).to_vec())
+        .collect();
     for line in section.lines.iter().filter(|line| line.word(0) == "default-server") {
         marks.converted(line.id, "parameters of the servers below it");
     }
@@ -25,18 +30,38 @@ pub(super) fn upstream(section: &Section, ca_base: &str, marks: &mut Marks) -> O
     servers.retain(|(server, line)| {
         let fits = server.tls == tls && server.http2 == http2;
         if !fits {
-            marks.unsupported(line.id, "left out: the servers of an upstream agree in TLS and HTTP/2; write an upstream of its own");
+            marks.unsupported(
+                line.id,
+                "left out: the servers of an upstream agree in TLS and HTTP/2; write an upstream of its own",
+            );
         }
         fits
+    });
+    let mut addresses: Vec<String> = Vec::new();
+    servers.retain(|(server, line)| {
+        let again = addresses.iter().any(|address| address == server.address());
+        if again {
+            marks.approximated(
+                line.id,
+                "left out: another server has this address; raise the weight of that one",
+            );
+        }
+        addresses.push(server.address().to_owned());
+        !again
     });
     for (server, line) in &servers {
         match server.differs.as_slice() {
             [] => marks.converted(line.id, "a server of its upstream"),
-            differs => marks.approximated(line.id, format!("a server of its upstream; {}", differs.join("; "))),
+            differs => {
+                marks.approximated(line.id, format!("a server of its upstream; {}", differs.join("; ")))
+            }
         }
     }
     let all: Vec<_> = servers.iter().map(|(server, _)| server).collect();
-    let mut node = map().with("servers", list(servers.iter().map(|(server, line)| server.node().source(&line.source))).block());
+    let mut node = map().with(
+        "servers",
+        list(servers.iter().map(|(server, line)| server.node().source(&line.source))).block(),
+    );
     let mut add = |field: &str, value: Node| {
         if accepted::upstream_field(field, &value, tls).is_ok() {
             node.insert(field, value);
@@ -68,7 +93,8 @@ pub(super) fn upstream(section: &Section, ca_base: &str, marks: &mut Marks) -> O
 }
 
 fn balance(section: &Section, marks: &mut Marks) -> Option<Node> {
-    let stick = section.lines.iter().rfind(|line| line.word(0) == "stick" && matches!(line.word(1), "on" | "match"));
+    let stick =
+        section.lines.iter().rfind(|line| line.word(0) == "stick" && matches!(line.word(1), "on" | "match"));
     let cookie = section.lines.iter().rfind(|line| line.word(0) == "cookie");
     let hash = |key: &str| Some(map().with("hash", text(key)));
     if let Some(line) = stick {
@@ -141,7 +167,9 @@ fn health(section: &Section, servers: &[&Server], marks: &mut Marks) -> Option<N
                     match (word.as_str(), line.word(at + 1)) {
                         ("meth", value) => value.clone_into(&mut method),
                         ("uri", value) => value.clone_into(&mut path),
-                        ("hdr", value) if value.eq_ignore_ascii_case("host") => node.insert("host", text(line.word(at + 2))),
+                        ("hdr", value) if value.eq_ignore_ascii_case("host") => {
+                            node.insert("host", text(line.word(at + 2)))
+                        }
                         _ => {}
                     }
                 }
@@ -170,7 +198,8 @@ fn health(section: &Section, servers: &[&Server], marks: &mut Marks) -> Option<N
     }
     let status = status.unwrap_or_else(|| list([text("200-399")]));
     let entries = node.into_entries();
-    let node = entries.into_iter().fold(map().with("path", text(path)), |node, (key, value)| node.with(key, value));
+    let node =
+        entries.into_iter().fold(map().with("path", text(path)), |node, (key, value)| node.with(key, value));
     let node = node
         .with("every", text(server.every.clone().unwrap_or_else(|| "2s".to_owned())))
         .with("healthy", text(server.rise.unwrap_or(2)))
@@ -187,9 +216,13 @@ fn health(section: &Section, servers: &[&Server], marks: &mut Marks) -> Option<N
 
 fn timeouts(section: &Section, marks: &mut Marks) -> Node {
     let mut node = map();
-    let fields: [(&str, &[&str]); 3] = [("connect", &["connect"]), ("server", &["response", "idle"]), ("tunnel", &["tunnel"])];
+    let fields: [(&str, &[&str]); 3] =
+        [("connect", &["connect"]), ("server", &["response", "idle"]), ("tunnel", &["tunnel"])];
     for (word, names) in fields {
-        let Some(line) = section.lines.iter().rfind(|line| line.word(0) == "timeout" && line.word(1) == word) else { continue };
+        let Some(line) = section.lines.iter().rfind(|line| line.word(0) == "timeout" && line.word(1) == word)
+        else {
+            continue;
+        };
         let Some(time) = milliseconds(line.word(2)).filter(|time| *time > 0) else {
             marks.unsupported(line.id, "it is not a time; the gateway always has timeouts");
             continue;
@@ -198,7 +231,10 @@ fn timeouts(section: &Section, marks: &mut Marks) -> Node {
             match accepted::upstream_field("timeouts", &map().with(*field, text(duration(time))), false) {
                 Ok(()) => {
                     node.insert(*field, text(duration(time)));
-                    marks.converted(line.id, format!("timeouts.{} of the upstreams", names.join(" and timeouts.")));
+                    marks.converted(
+                        line.id,
+                        format!("timeouts.{} of the upstreams", names.join(" and timeouts.")),
+                    );
                 }
                 Err(why) => marks.unsupported(line.id, why),
             }

@@ -55,15 +55,15 @@ struct Values {
 
 /// The ACLs that HAProxy has without a declaration.
 pub(super) fn predefined(name: &str) -> Option<Kind> {
-    let methods = |names: &[&str]| Kind::Route(Test::Method(names.iter().map(|name| (*name).to_owned()).collect()));
+    let methods =
+        |names: &[&str]| Kind::Route(Test::Method(names.iter().map(|name| (*name).to_owned()).collect()));
     Some(match name {
         "TRUE" | "HTTP" | "HTTP_URL_SLASH" => Kind::Constant(true),
         "FALSE" => Kind::Constant(false),
         "LOCALHOST" => Kind::Source(vec!["127.0.0.0/8".to_owned(), "::1".to_owned()]),
         "METH_GET" => methods(&["GET", "HEAD"]),
-        "METH_CONNECT" | "METH_DELETE" | "METH_HEAD" | "METH_OPTIONS" | "METH_POST" | "METH_PUT" | "METH_TRACE" => {
-            methods(&[&name[5..]])
-        }
+        "METH_CONNECT" | "METH_DELETE" | "METH_HEAD" | "METH_OPTIONS" | "METH_POST" | "METH_PUT"
+        | "METH_TRACE" => methods(&[&name[5..]]),
         _ => return None,
     })
 }
@@ -77,9 +77,8 @@ pub(super) fn criterion(words: &[String], files: &dyn Files) -> Criterion {
     };
     let mut converters = split_converters(sample);
     let fetch = converters.remove(0);
-    let (name, argument) = fetch.split_once('(').map_or((fetch.as_str(), ""), |(name, rest)| {
-        (name, rest.trim_end_matches(')'))
-    });
+    let (name, argument) =
+        fetch.split_once('(').map_or((fetch.as_str(), ""), |(name, rest)| (name, rest.trim_end_matches(')')));
     let (name, mut method) = method_of(name);
     if let Some(given) = &values.method {
         method.clone_from(given);
@@ -92,7 +91,10 @@ pub(super) fn criterion(words: &[String], files: &dyn Files) -> Criterion {
         for file in std::mem::take(&mut values.files) {
             match files.read(&file) {
                 Ok(text) => values.values.extend(
-                    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned),
+                    text.lines()
+                        .map(str::trim)
+                        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+                        .map(str::to_owned),
                 ),
                 Err(error) => return unsupported(&format!("cannot read {file}: {error}")),
             }
@@ -116,28 +118,42 @@ fn sampled(name: &str, argument: &str, method: &str, values: &Values) -> Criteri
         }
         "url_param" | "urlp" | "req.url_param" => match query(method, values) {
             Ok(patterns) => Criterion {
-                alternatives: patterns.into_iter().map(|pattern| Kind::Route(Test::Query(argument.to_owned(), pattern))).collect(),
+                alternatives: patterns
+                    .into_iter()
+                    .map(|pattern| Kind::Route(Test::Query(argument.to_owned(), pattern)))
+                    .collect(),
                 differs: None,
             },
             Err(why) => unsupported(&why),
         },
         "method" => match values.values.as_slice() {
             [] => unsupported("it has no methods"),
-            methods => one(Ok(Kind::Route(Test::Method(methods.iter().map(|m| m.to_ascii_uppercase()).collect())))),
+            methods => {
+                one(Ok(Kind::Route(Test::Method(methods.iter().map(|m| m.to_ascii_uppercase()).collect()))))
+            }
         },
         "src" => source(values),
         "ssl_fc" => one(Ok(Kind::Tls)),
         "dst_port" => one(Ok(Kind::Port(values.values.clone()))),
         "always_true" => one(Ok(Kind::Constant(true))),
         "always_false" => one(Ok(Kind::Constant(false))),
-        "nbsrv" | "connslots" | "srv_is_up" | "be_conn" | "fe_conn" | "be_sess_rate" | "fe_sess_rate" | "avg_queue" | "queue" => {
-            unsupported(&format!("`{name}` is the state of servers or of HAProxy: the gateway has `health`, `overload` and limits by `global`"))
+        "nbsrv" | "connslots" | "srv_is_up" | "be_conn" | "fe_conn" | "be_sess_rate" | "fe_sess_rate"
+        | "avg_queue" | "queue" => unsupported(&format!(
+            "`{name}` is the state of servers or of HAProxy: the gateway has `health`, `overload` and limits by `global`"
+        )),
+        "http_auth" | "http_auth_group" => {
+            unsupported("passwords of a userlist: use auth.api_key with consumers, or auth.check")
         }
-        "http_auth" | "http_auth_group" => unsupported("passwords of a userlist: use auth.api_key with consumers, or auth.check"),
         _ if name.starts_with("sc") || name.starts_with("src_") => counter(name, argument, method, values),
-        _ if name.starts_with("ssl_c") => unsupported("client certificates: listen.tls.client_ca, and keys such as tls:subject"),
-        _ if name.starts_with("lua.") => unsupported("Lua: use auth.check, a service of yours that decides on requests"),
-        _ if name.starts_with("var") => unsupported("variables of HAProxy: write the test where the variable is used"),
+        _ if name.starts_with("ssl_c") => {
+            unsupported("client certificates: listen.tls.client_ca, and keys such as tls:subject")
+        }
+        _ if name.starts_with("lua.") => {
+            unsupported("Lua: use auth.check, a service of yours that decides on requests")
+        }
+        _ if name.starts_with("var") => {
+            unsupported("variables of HAProxy: write the test where the variable is used")
+        }
         _ => unsupported(&format!("routes are not chosen by `{name}`")),
     }
 }
@@ -176,7 +192,9 @@ pub(super) fn split_converters(sample: &str) -> Vec<String> {
 fn method_of(name: &str) -> (&str, String) {
     for method in ["beg", "end", "sub", "reg", "dir", "dom", "len"] {
         let base = name.strip_suffix(method).and_then(|base| base.strip_suffix('_'));
-        if let Some(base) = base.filter(|base| ["path", "url", "hdr", "url_param", "urlp", "cook", "req.hdr"].contains(base)) {
+        if let Some(base) =
+            base.filter(|base| ["path", "url", "hdr", "url_param", "urlp", "cook", "req.hdr"].contains(base))
+        {
             return (base, method.to_owned());
         }
     }
@@ -211,7 +229,9 @@ fn values(words: &[String]) -> Result<Values, String> {
 }
 
 fn path(method: &str, values: &Values) -> Result<Kind, String> {
-    let folded = |pattern: String| if values.ignore_case { Pattern::Regex(format!("(?i){pattern}")) } else { Pattern::Regex(pattern) };
+    let folded = |pattern: String| {
+        if values.ignore_case { Pattern::Regex(format!("(?i){pattern}")) } else { Pattern::Regex(pattern) }
+    };
     let mut patterns = Vec::new();
     for value in &values.values {
         let pattern = match method {
@@ -230,14 +250,21 @@ fn path(method: &str, values: &Values) -> Result<Kind, String> {
         accepted::matches(&map().with("path", path_node(&pattern)))?;
         patterns.push(pattern);
     }
-    if patterns.is_empty() { Err("it has no values".to_owned()) } else { Ok(Kind::Route(Test::Path(patterns))) }
+    if patterns.is_empty() {
+        Err("it has no values".to_owned())
+    } else {
+        Ok(Kind::Route(Test::Path(patterns)))
+    }
 }
 
 fn host(method: &str, values: &Values) -> Result<Kind, String> {
     let mut patterns = Vec::new();
     for value in &values.values {
         let lower = value.to_ascii_lowercase();
-        let bare = lower.rsplit_once(':').filter(|(_, port)| port.chars().all(|c| c.is_ascii_digit())).map_or(lower.as_str(), |(host, _)| host);
+        let bare = lower
+            .rsplit_once(':')
+            .filter(|(_, port)| port.chars().all(|c| c.is_ascii_digit()))
+            .map_or(lower.as_str(), |(host, _)| host);
         let pattern = match method {
             "str" => Pattern::Exact(bare.to_owned()),
             "beg" => Pattern::Prefix(lower.clone()),
@@ -250,7 +277,11 @@ fn host(method: &str, values: &Values) -> Result<Kind, String> {
         accepted::matches(&map().with("host", host_node(&pattern)))?;
         patterns.push(pattern);
     }
-    if patterns.is_empty() { Err("it has no values".to_owned()) } else { Ok(Kind::Route(Test::Host(patterns))) }
+    if patterns.is_empty() {
+        Err("it has no values".to_owned())
+    } else {
+        Ok(Kind::Route(Test::Host(patterns)))
+    }
 }
 
 /// An expression for a whole host, of one for a part of it.
@@ -305,7 +336,11 @@ fn source(values: &Values) -> Criterion {
     if !values.values.is_empty() {
         kinds.push(Kind::Source(values.values.clone()));
     }
-    if kinds.is_empty() { unsupported("it has no networks") } else { Criterion { alternatives: kinds, differs: None } }
+    if kinds.is_empty() {
+        unsupported("it has no networks")
+    } else {
+        Criterion { alternatives: kinds, differs: None }
+    }
 }
 
 /// `sc_http_req_rate(0) gt 20`, `sc0_http_req_rate(table) gt 20`, `src_http_req_rate(table) gt 20`.

@@ -109,7 +109,10 @@ mod tests {
 
     #[test]
     fn samples_are_variables() {
-        assert_eq!(template("a{%[src]}%%%ci/%[req.hdr(Host),lower]").unwrap(), "a{{{client_ip}}}%{client_ip}/{host}");
+        assert_eq!(
+            template("a{%[src]}%%%ci/%[req.hdr(Host),lower]").unwrap(),
+            "a{{{client_ip}}}%{client_ip}/{host}"
+        );
         assert_eq!(template("%[rand]"), Err("%[rand]".to_owned()));
         assert_eq!(template("%Tq"), Err("%Tq".to_owned()));
     }
@@ -119,10 +122,9 @@ mod tests {
         assert_eq!(replacement(r"/v2/\1$"), "/v2/{1}$$");
         assert_eq!(regsub("%[path,regsub(^/api/,/)]"), Some(("^/api/".into(), "/".into())));
         assert_eq!(regsub("/x"), None);
-        assert_eq!((around("/foo/(.*)"), around("^/a$"), around("b")), (
-            "^.*?/foo/(.*)$".into(),
-            "^/a$".into(),
-            "^.*?b.*$".into()
-        ));
+        assert_eq!(
+            (around("/foo/(.*)"), around("^/a$"), around("b")),
+            ("^.*?/foo/(.*)$".into(), "^/a$".into(), "^.*?b.*$".into())
+        );
     }
 }

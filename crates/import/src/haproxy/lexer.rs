@@ -136,9 +136,10 @@ mod tests {
 
     #[test]
     fn variables_are_read_in_double_quotes_only() {
-        assert_eq!(found(r#""*:$PORT" "${PORT}0" "${ABSENT-1}" $PORT '$PORT'"#), [
-            "*:8080", "80800", "1", "$PORT", "$PORT"
-        ]);
+        assert_eq!(
+            found(r#""*:$PORT" "${PORT}0" "${ABSENT-1}" $PORT '$PORT'"#),
+            ["*:8080", "80800", "1", "$PORT", "$PORT"]
+        );
         let words = words(r#"bind "$ABSENT:80" "\$PORT" "$""#, &|_| None).unwrap();
         assert_eq!(words.words, ["bind", ":80", "$PORT", "$"]);
         assert_eq!(words.unset, ["ABSENT"]);

@@ -89,18 +89,28 @@ impl Limits {
         marks: &mut Marks,
     ) -> Result<String, String> {
         let tracked = match &counter.slot {
-            Some(slot) => tracked.iter().find(|tracked| tracked.slot == *slot).ok_or_else(|| format!("nothing that could be converted tracks requests as sc{slot}"))?,
+            Some(slot) => tracked
+                .iter()
+                .find(|tracked| tracked.slot == *slot)
+                .ok_or_else(|| format!("nothing that could be converted tracks requests as sc{slot}"))?,
             None => {
-                let of_table = |tracked: &&Tracked| counter.table.as_ref().is_none_or(|table| *table == tracked.table);
+                let of_table =
+                    |tracked: &&Tracked| counter.table.as_ref().is_none_or(|table| *table == tracked.table);
                 let by_address = |tracked: &&Tracked| tracked.key.parts == ["ip"];
-                tracked.iter().filter(by_address).find(of_table).ok_or("no rule before it tracks the address (`track-sc0 src`) in this table")?
+                tracked
+                    .iter()
+                    .filter(by_address)
+                    .find(of_table)
+                    .ok_or("no rule before it tracks the address (`track-sc0 src`) in this table")?
             }
         };
         let wanted = counter.table.as_ref().unwrap_or(&tracked.table);
         let Some(table) = self.tables.iter_mut().find(|table| table.name == *wanted) else {
             return Err(format!("there is no stick-table in `{wanted}`"));
         };
-        let Some(period) = table.data.iter().find(|(data, _)| *data == counter.data).map(|(_, period)| *period) else {
+        let Some(period) =
+            table.data.iter().find(|(data, _)| *data == counter.data).map(|(_, period)| *period)
+        else {
             return Err(match counter.data.as_str() {
                 data if data.contains("gpc") || data.contains("gpt") => {
                     "a counter or tag that rules set: `ban: {after: N, within: TIME, for: TIME}` of a limit refuses clients for a time".to_owned()
@@ -134,7 +144,10 @@ impl Limits {
         }
         let name = unused(&wanted, &taken);
         if used.data == "http_err_rate" || used.data == "http_fail_rate" {
-            marks.report.note(format!("limit {name} counts answers of the servers; {} of HAProxy counts malformed requests, too", used.data));
+            marks.report.note(format!(
+                "limit {name} counts answers of the servers; {} of HAProxy counts malformed requests, too",
+                used.data
+            ));
         }
         self.found.push((used, name.clone(), node.comment(rule)));
         Ok(name)
@@ -193,7 +206,9 @@ fn limit(used: &Use, period: u64, by_request: bool, exempted: &dyn Fn(&str) -> b
                 .with("rate", text(rate(*above, period)));
             if log { node.with("count_rejected", crate::yaml::boolean(true)) } else { node }
         }
-        "conn_cur" if by_request => node.with("algorithm", text("concurrency")).with("max", text((*above).max(1))),
+        "conn_cur" if by_request => {
+            node.with("algorithm", text("concurrency")).with("max", text((*above).max(1)))
+        }
         "http_err_rate" | "http_fail_rate" => {
             let status = if data == "http_err_rate" { "4xx" } else { "5xx" };
             node.with("algorithm", text("sliding_log"))
@@ -203,7 +218,9 @@ fn limit(used: &Use, period: u64, by_request: bool, exempted: &dyn Fn(&str) -> b
         "conn_rate" | "sess_rate" => {
             return Err("the gateway has no limit on new connections: limit requests (`http_req_rate`), and see max_connections_per_ip of the listener".to_owned());
         }
-        "conn_cur" => return Err("only as a `reject` of new connections, or tracked by an http-request rule".to_owned()),
+        "conn_cur" => {
+            return Err("only as a `reject` of new connections, or tracked by an http-request rule".to_owned());
+        }
         "bytes_out_rate" | "bytes_in_rate" => {
             return Err("bytes: a limit with `cost: {bytes: response}` or `{bytes: request}`".to_owned());
         }
@@ -223,13 +240,15 @@ fn limit(used: &Use, period: u64, by_request: bool, exempted: &dyn Fn(&str) -> b
 /// Why there is none.
 pub(super) fn key(sample: &str) -> Result<Key, String> {
     let parts = split_converters(sample);
-    let converters: Vec<_> = parts[1..].iter().filter(|converter| !matches!(converter.as_str(), "lower" | "str" | "host_only")).collect();
+    let converters: Vec<_> = parts[1..]
+        .iter()
+        .filter(|converter| !matches!(converter.as_str(), "lower" | "str" | "host_only"))
+        .collect();
     let (fetch, argument) = parts[0].split_once('(').unwrap_or((&parts[0], ""));
     let argument = argument.trim_end_matches(')').split(',').next().unwrap_or_default();
     let plain = |part: &str| Ok(Key { parts: vec![part.to_owned()], skip_missing: false, differs: None });
-    let named = |kind: &str| {
-        Ok(Key { parts: vec![format!("{kind}:{argument}")], skip_missing: true, differs: None })
-    };
+    let named =
+        |kind: &str| Ok(Key { parts: vec![format!("{kind}:{argument}")], skip_missing: true, differs: None });
     let several = |parts: &[&str]| {
         Ok(Key {
             parts: parts.iter().map(|part| (*part).to_owned()).collect(),

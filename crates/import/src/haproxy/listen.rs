@@ -13,6 +13,7 @@ use crate::yaml::{Node, boolean, list, map, text};
 /// A listener.
 pub(super) struct Listener {
     pub(super) name: String,
+    address: String,
     pub(super) port: String,
     pub(super) tls: bool,
     /// The number of its frontend.
@@ -29,13 +30,44 @@ pub(super) struct Bases {
 
 /// Parameters of `bind` that have a value and no effect on the result.
 const IGNORED: [&str; 27] = [
-    "alpn", "npn", "ssl-max-ver", "name", "process", "thread", "interface", "ciphers", "ciphersuites", "curves", "ecdhe", "mss", "backlog", "user",
-    "group", "mode", "uid", "gid", "level", "nice", "tcp-ut", "id", "proto", "namespace", "shards", "severity-output", "sigalgs",
+    "alpn",
+    "npn",
+    "ssl-max-ver",
+    "name",
+    "process",
+    "thread",
+    "interface",
+    "ciphers",
+    "ciphersuites",
+    "curves",
+    "ecdhe",
+    "mss",
+    "backlog",
+    "user",
+    "group",
+    "mode",
+    "uid",
+    "gid",
+    "level",
+    "nice",
+    "tcp-ut",
+    "id",
+    "proto",
+    "namespace",
+    "shards",
+    "severity-output",
+    "sigalgs",
 ];
 
-/// The listeners of a section.
-pub(super) fn listeners(section: &Section, number: usize, bases: &Bases, files: &dyn Files, marks: &mut Marks) -> Vec<Listener> {
-    let mut out = Vec::new();
+/// Adds the listeners of a section.
+pub(super) fn listeners(
+    section: &Section,
+    number: usize,
+    bases: &Bases,
+    files: &dyn Files,
+    out: &mut Vec<Listener>,
+    marks: &mut Marks,
+) {
     let per_ip = connections_per_ip(section, files, marks);
     let most = section.lines.iter().rfind(|line| line.word(0) == "maxconn");
     for line in section.lines.iter().filter(|line| line.word(0) == "bind") {
@@ -48,11 +80,25 @@ pub(super) fn listeners(section: &Section, number: usize, bases: &Bases, files: 
         };
         for written in line.word(1).split(',') {
             let Some((address, port)) = address(written) else {
-                marks.unsupported(line.id, format!("the gateway does not listen on `{written}`: write an IP address and one port"));
+                marks.unsupported(
+                    line.id,
+                    format!("the gateway does not listen on `{written}`: write an IP address and one port"),
+                );
                 continue;
             };
-            let mut node = fields.clone().into_entries().into_iter().fold(map().with("address", text(&address)), |node, (key, value)| node.with(key, value));
-            for (field, value) in [("max_connections_per_ip", per_ip), ("max_connections", most.and_then(|line| line.word(1).parse().ok()))] {
+            if out.iter().any(|known| known.address == address) {
+                marks.unsupported(line.id, format!("left out: another `bind` has the address {address}"));
+                continue;
+            }
+            let mut node = fields
+                .clone()
+                .into_entries()
+                .into_iter()
+                .fold(map().with("address", text(&address)), |node, (key, value)| node.with(key, value));
+            for (field, value) in [
+                ("max_connections_per_ip", per_ip),
+                ("max_connections", most.and_then(|line| line.word(1).parse().ok())),
+            ] {
                 if let Some(value) = value.filter(|value| *value > 0) {
                     node.insert(field, text(value));
                 }
@@ -66,13 +112,15 @@ pub(super) fn listeners(section: &Section, number: usize, bases: &Bases, files: 
             let taken = |name: &str| out.iter().any(|known: &Listener| known.name == name);
             let name = unused(&wanted, &taken);
             let node = node.source(&line.source);
-            out.push(Listener { name, port, tls, section: number, node });
+            out.push(Listener { name, address, port, tls, section: number, node });
         }
     }
     if let Some(line) = most {
-        marks.converted(line.id, "max_connections of its listeners; connections above that are closed, and do not wait");
+        marks.converted(
+            line.id,
+            "max_connections of its listeners; connections above that are closed, and do not wait",
+        );
     }
-    out
 }
 
 /// The section `listen`.
@@ -83,7 +131,9 @@ pub(super) fn section(listeners: Vec<Listener>, named: bool) -> Node {
         }
         let comment = listener.node.comment_text();
         let entries = listener.node.into_entries();
-        let node = entries.into_iter().fold(map().with("name", text(&listener.name)), |node, (key, value)| node.with(key, value));
+        let node = entries
+            .into_iter()
+            .fold(map().with("name", text(&listener.name)), |node, (key, value)| node.with(key, value));
         match comment {
             Some(comment) => node.comment(comment),
             None => node,
@@ -94,7 +144,8 @@ pub(super) fn section(listeners: Vec<Listener>, named: bool) -> Node {
 
 /// An address of HAProxy as one of the gateway, and its port.
 fn address(written: &str) -> Option<(String, String)> {
-    let bare = ["ipv4@", "ipv6@", "tcp@"].iter().find_map(|prefix| written.strip_prefix(prefix)).unwrap_or(written);
+    let bare =
+        ["ipv4@", "ipv6@", "tcp@"].iter().find_map(|prefix| written.strip_prefix(prefix)).unwrap_or(written);
     if let Some(path) = written.strip_prefix("unix@").or(written.starts_with('/').then_some(written)) {
         return Some((format!("unix:{path}"), String::new()));
     }
@@ -121,8 +172,19 @@ fn parameters(line: &Line, bases: &Bases, files: &dyn Files) -> Result<(Node, bo
         match line.word(at) {
             "ssl" => tls = true,
             "accept-proxy" => node.insert("proxy_protocol", boolean(true)),
-            "v4v6" | "v6only" | "defer-accept" | "tfo" | "strict-sni" | "no-sslv3" | "no-tlsv10" | "no-tlsv11" | "no-tls-tickets"
-            | "prefer-client-ciphers" | "allow-0rtt" | "transparent" | "generate-certificates" => {}
+            "v4v6"
+            | "v6only"
+            | "defer-accept"
+            | "tfo"
+            | "strict-sni"
+            | "no-sslv3"
+            | "no-tlsv10"
+            | "no-tlsv11"
+            | "no-tls-tickets"
+            | "prefer-client-ciphers"
+            | "allow-0rtt"
+            | "transparent"
+            | "generate-certificates" => {}
             "crt" => {
                 certificates.extend(pairs(&based(&bases.crt, value), files)?);
                 at += 1;
@@ -130,7 +192,11 @@ fn parameters(line: &Line, bases: &Bases, files: &dyn Files) -> Result<(Node, bo
             "crt-list" => {
                 let path = based(&bases.crt, value);
                 let listed = files.read(&path).map_err(|error| format!("cannot read {path}: {error}"))?;
-                for file in listed.lines().filter_map(|line| line.split_whitespace().next()).filter(|file| !file.starts_with('#')) {
+                for file in listed
+                    .lines()
+                    .filter_map(|line| line.split_whitespace().next())
+                    .filter(|file| !file.starts_with('#'))
+                {
                     certificates.extend(pairs(&based(&bases.crt, file), files)?);
                 }
                 at += 1;
@@ -162,7 +228,14 @@ fn parameters(line: &Line, bases: &Bases, files: &dyn Files) -> Result<(Node, bo
         if certificates.is_empty() {
             return Err("left out: it names no certificate that could be found".to_owned());
         }
-        let mut fields = map().with("certificates", list(certificates.into_iter().map(|(cert, key)| map().with("cert", text(cert)).with("key", text(key)))));
+        let mut fields = map().with(
+            "certificates",
+            list(
+                certificates
+                    .into_iter()
+                    .map(|(cert, key)| map().with("cert", text(cert)).with("key", text(key))),
+            ),
+        );
         if let Some(ca) = client_ca.filter(|_| matches!(verify.as_str(), "required" | "optional")) {
             fields.insert("client_ca", text(ca));
             if verify == "optional" {
@@ -178,14 +251,19 @@ fn parameters(line: &Line, bases: &Bases, files: &dyn Files) -> Result<(Node, bo
 }
 
 fn based(base: &str, path: &str) -> String {
-    if base.is_empty() || path.starts_with('/') { path.to_owned() } else { format!("{}/{path}", base.trim_end_matches('/')) }
+    if base.is_empty() || path.starts_with('/') {
+        path.to_owned()
+    } else {
+        format!("{}/{path}", base.trim_end_matches('/'))
+    }
 }
 
 /// The certificates of a file or a folder. A file of HAProxy has the key in it, or beside it in FILE.key.
 fn pairs(path: &str, files: &dyn Files) -> Result<Vec<(String, String)>, String> {
     let listed = files.glob(&format!("{}/*", path.trim_end_matches('/')));
     let others = [".key", ".ocsp", ".issuer", ".sctl", ".crl"];
-    let mut found: Vec<_> = listed.into_iter().filter(|file| !others.iter().any(|end| file.ends_with(end))).collect();
+    let mut found: Vec<_> =
+        listed.into_iter().filter(|file| !others.iter().any(|end| file.ends_with(end))).collect();
     if found.is_empty() {
         if path.ends_with('/') {
             return Err(format!("left out: no certificate was found in {path}; list the pairs by hand"));
@@ -203,7 +281,8 @@ fn pairs(path: &str, files: &dyn Files) -> Result<Vec<(String, String)>, String>
 fn connections_per_ip(section: &Section, files: &dyn Files, marks: &mut Marks) -> Option<u64> {
     let acls = Acls::of(section, files, &mut Marks::default());
     let mut found = None;
-    let reject = |line: &&Line| line.word(0) == "tcp-request" && line.word(2) == "reject" && reads_connections(line);
+    let reject =
+        |line: &&Line| line.word(0) == "tcp-request" && line.word(2) == "reject" && reads_connections(line);
     for line in section.lines.iter().filter(reject) {
         let condition = acls.condition(line, 3, files, &mut Marks::default());
         match condition.as_slice() {
@@ -216,9 +295,13 @@ fn connections_per_ip(section: &Section, files: &dyn Files, marks: &mut Marks) -
                     }
                     marks.unsupported(line.id, "it does not compare conn_cur with a number");
                 }
-                _ => marks.unsupported(line.id, "left out: max_connections_per_ip of a listener holds for all clients"),
+                _ => marks.unsupported(
+                    line.id,
+                    "left out: max_connections_per_ip of a listener holds for all clients",
+                ),
             },
-            _ => marks.unsupported(line.id, "left out: max_connections_per_ip of a listener holds for all clients"),
+            _ => marks
+                .unsupported(line.id, "left out: max_connections_per_ip of a listener holds for all clients"),
         }
     }
     for line in section.lines.iter().filter(|line| found.is_some() && line.word(0) == "stick-table") {

@@ -45,7 +45,12 @@ use crate::{Imported, accepted};
 ///
 /// # Errors
 /// The first mistake, with its line and a caret; or why nothing of it can be converted.
-pub fn import_text(files: &dyn Files, path: &str, text: &str, environment: Environment<'_>) -> Result<Imported, String> {
+pub fn import_text(
+    files: &dyn Files,
+    path: &str,
+    text: &str,
+    environment: Environment<'_>,
+) -> Result<Imported, String> {
     let written = parse(path, text, environment)?;
     let mut marks = Marks::default();
     let whole = with_defaults(&written);
@@ -54,12 +59,14 @@ pub fn import_text(files: &dyn Files, path: &str, text: &str, environment: Envir
     let mut listening: Vec<Listener> = Vec::new();
     for (number, section) in whole.iter().enumerate() {
         if matches!(section.kind(), "frontend" | "listen") && lost[number].is_none() {
-            listening.extend(listeners(section, number, &bases, files, &mut marks));
+            listeners(section, number, &bases, files, &mut listening, &mut marks);
         }
     }
     if listening.is_empty() {
         let help = "a section `frontend` or `listen` with `mode http` and a `bind` is needed";
-        return Err(format!("{path}: there is nothing in it that the gateway can listen on\n  help: {help}\n"));
+        return Err(format!(
+            "{path}: there is nothing in it that the gateway can listen on\n  help: {help}\n"
+        ));
     }
     let rules: Vec<Rules> = whole
         .iter()
@@ -76,8 +83,15 @@ pub fn import_text(files: &dyn Files, path: &str, text: &str, environment: Envir
     let mut found: Vec<Vec<Leaf>> = Vec::new();
     for listener in &listening {
         let facts = Facts { tls: listener.tls, port: &listener.port };
-        let mut walker =
-            Walker { sections: &rules, limits: &mut limits, lists: &mut lists, marks: &mut marks, seen: &mut seen, facts, leaves: 0 };
+        let mut walker = Walker {
+            sections: &rules,
+            limits: &mut limits,
+            lists: &mut lists,
+            marks: &mut marks,
+            seen: &mut seen,
+            facts,
+            leaves: 0,
+        };
         found.push(walker.routes(listener.section));
     }
     if seen.iter().any(|(_, limits)| limits.len() > 1) {
@@ -99,7 +113,9 @@ pub fn import_text(files: &dyn Files, path: &str, text: &str, environment: Envir
         .with("limits", limits.finish(&mut marks))
         .with("upstreams", upstreams)
         .with("routes", routes);
-    let comment = format!("Converted from {path} by `sluicegate import haproxy`. Comments name the lines that parts come from.");
+    let comment = format!(
+        "Converted from {path} by `sluicegate import haproxy`. Comments name the lines that parts come from."
+    );
     let yaml = file.file(&[comment]);
     Ok(Imported { yaml, report: finish(&written, &lost, marks) })
 }
@@ -117,7 +133,10 @@ fn with_defaults(written: &[Section]) -> Vec<Section> {
         levels.iter().rev().for_each(|level| lines.extend(level.iter().cloned()));
         Section { lines, ..section.clone() }
     };
-    written.iter().map(|section| if section.kind() == "defaults" { section.clone() } else { all(section) }).collect()
+    written
+        .iter()
+        .map(|section| if section.kind() == "defaults" { section.clone() } else { all(section) })
+        .collect()
 }
 
 /// What becomes of sections that are not converted.
@@ -134,12 +153,15 @@ fn lost(whole: &[Section], marks: &mut Marks) -> Vec<Option<(Outcome, String)>> 
             return Some((Outcome::Ignored, "it is disabled".to_owned()));
         }
         let stats = section.lines.iter().any(|line| line.word(0) == "stats");
-        let serves = ["server", "default_backend", "use_backend", "server-template"].iter().any(|word| last(word).is_some());
+        let serves = ["server", "default_backend", "use_backend", "server-template"]
+            .iter()
+            .any(|word| last(word).is_some());
         if stats && !serves {
             return Some((Outcome::Ignored, "the admin API shows the state: `admin: {address: 127.0.0.1:9090}`, with a page at / and /metrics".to_owned()));
         }
         let mode = last("mode").map_or("tcp", |line| line.word(1));
-        (mode != "http").then(|| (Outcome::Unsupported, format!("mode {mode}: the gateway forwards HTTP only")))
+        (mode != "http")
+            .then(|| (Outcome::Unsupported, format!("mode {mode}: the gateway forwards HTTP only")))
     };
     let lost: Vec<_> = whole.iter().map(one).collect();
     for (section, lost) in whole.iter().zip(&lost) {
@@ -153,19 +175,31 @@ fn lost(whole: &[Section], marks: &mut Marks) -> Vec<Option<(Outcome, String)>> 
 fn bases(written: &[Section]) -> Bases {
     let value = |word: &str| {
         let global = written.iter().filter(|section| section.kind() == "global");
-        global.flat_map(|section| &section.lines).filter(|line| line.word(0) == word).map(|line| line.word(1).to_owned()).last()
+        global
+            .flat_map(|section| &section.lines)
+            .rfind(|line| line.word(0) == word)
+            .map(|line| line.word(1).to_owned())
     };
     Bases { crt: value("crt-base").unwrap_or_default(), ca: value("ca-base").unwrap_or_default() }
 }
 
 /// The upstreams of the backends that routes lead to: the section, the name and the value.
-fn upstreams(whole: &[Section], found: &[Vec<Leaf>], bases: &Bases, marks: &mut Marks) -> Vec<(String, String, Node)> {
+fn upstreams(
+    whole: &[Section],
+    found: &[Vec<Leaf>],
+    bases: &Bases,
+    marks: &mut Marks,
+) -> Vec<(String, String, Node)> {
     let mut out: Vec<(String, String, Node)> = Vec::new();
     for section in whole.iter().filter(|section| matches!(section.kind(), "backend" | "listen")) {
-        let leads = found.iter().flatten().any(|leaf| leaf.effect.backend.as_ref().is_some_and(|(name, _)| name == section.name()));
+        let leads = found
+            .iter()
+            .flatten()
+            .any(|leaf| leaf.effect.backend.as_ref().is_some_and(|(name, _)| name == section.name()));
         if !leads {
             if section.kind() == "backend" && !marks.has(section.line.id) {
-                let table = section.lines.iter().any(|line| line.word(0) == "stick-table" && marks.has(line.id));
+                let table =
+                    section.lines.iter().any(|line| line.word(0) == "stick-table" && marks.has(line.id));
                 match table {
                     true => marks.converted(section.line.id, "it holds the stick-table of limits"),
                     false => marks.ignored(section.line.id, "no route leads to it"),
@@ -180,18 +214,27 @@ fn upstreams(whole: &[Section], found: &[Vec<Leaf>], bases: &Bases, marks: &mut 
                 marks.converted(section.line.id, format!("upstream {name}"));
                 out.push((section.name().to_owned(), name, node));
             }
-            None => marks.unsupported(section.line.id, "it has no server that the gateway can use: its routes answer 503"),
+            None => marks.unsupported(
+                section.line.id,
+                "it has no server that the gateway can use: its routes answer 503",
+            ),
         }
     }
     out
 }
 
 /// Says of a rule that its counter also counts requests of routes without its limit.
-fn counted_elsewhere(limits: &Limits, seen: &[(Vec<limits::Tracked>, Vec<String>)], rules: &[Rules], marks: &mut Marks) {
+fn counted_elsewhere(
+    limits: &Limits,
+    seen: &[(Vec<limits::Tracked>, Vec<String>)],
+    rules: &[Rules],
+    marks: &mut Marks,
+) {
     let mut elsewhere: Vec<&str> = Vec::new();
     for (tracked, names) in seen {
         for tracked in tracked {
-            let apart = limits.count_in(tracked).into_iter().filter(|name| !names.iter().any(|known| known == name));
+            let apart =
+                limits.count_in(tracked).into_iter().filter(|name| !names.iter().any(|known| known == name));
             elsewhere.extend(apart);
         }
     }
@@ -208,7 +251,8 @@ fn counted_elsewhere(limits: &Limits, seen: &[(Vec<limits::Tracked>, Vec<String>
 /// The timeouts for clients: those of the first frontend.
 fn timeouts(whole: &[Section], listening: &[Listener], marks: &mut Marks) -> Node {
     let mut node = map();
-    let fields: [(&str, &[&str]); 3] = [("client", &["body", "write"]), ("http-request", &["head"]), ("http-keep-alive", &["idle"])];
+    let fields: [(&str, &[&str]); 3] =
+        [("client", &["body", "write"]), ("http-request", &["head"]), ("http-keep-alive", &["idle"])];
     for (word, names) in fields {
         let mut first: Option<&Line> = None;
         for listener in listening {
@@ -216,7 +260,10 @@ fn timeouts(whole: &[Section], listening: &[Listener], marks: &mut Marks) -> Nod
             let Some(line) = whole[listener.section].lines.iter().rfind(is) else { continue };
             match first {
                 Some(known) if known.word(2) != line.word(2) => {
-                    marks.approximated(line.id, format!("the gateway has one timeouts.{}: that of the first frontend", names[0]));
+                    marks.approximated(
+                        line.id,
+                        format!("the gateway has one timeouts.{}: that of the first frontend", names[0]),
+                    );
                     continue;
                 }
                 _ => first = Some(line),
@@ -252,7 +299,10 @@ fn finish(written: &[Section], lost: &[Option<(Outcome, String)>], mut marks: Ma
         let ignored = section.kind() == "backend" && marks.says(line.id, "no route leads to it");
         for line in &section.lines {
             for name in &line.unset {
-                marks.unsupported(line.id, format!("${name} is not set: set it, and import again. An unset variable is empty"));
+                marks.unsupported(
+                    line.id,
+                    format!("${name} is not set: set it, and import again. An unset variable is empty"),
+                );
             }
             marks.report(line.id, &line.source, &line.shown, &|| match lost {
                 Some((outcome, text)) => (*outcome, text.clone()),

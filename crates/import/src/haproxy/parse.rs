@@ -31,8 +31,25 @@ pub struct Section {
 
 /// The words that begin a section.
 const SECTIONS: [&str; 19] = [
-    "global", "defaults", "frontend", "backend", "listen", "peers", "resolvers", "userlist", "mailers", "cache",
-    "program", "http-errors", "ring", "fcgi-app", "log-forward", "log-profile", "crt-store", "traces", "acme",
+    "global",
+    "defaults",
+    "frontend",
+    "backend",
+    "listen",
+    "peers",
+    "resolvers",
+    "userlist",
+    "mailers",
+    "cache",
+    "program",
+    "http-errors",
+    "ring",
+    "fcgi-app",
+    "log-forward",
+    "log-profile",
+    "crt-store",
+    "traces",
+    "acme",
 ];
 
 impl Line {
@@ -100,7 +117,9 @@ pub fn parse(file: &str, text: &str, environment: Environment<'_>) -> Result<Vec
                 let at = raw.len() - raw.trim_start().len();
                 let message = "this line is in no section";
                 let help = "a configuration of HAProxy begins with a section such as `global`, `defaults` or `frontend`";
-                return Err(report(file, number, raw, &Mistake { at, message }) + &format!("  help: {help}\n"));
+                return Err(
+                    report(file, number, raw, &Mistake { at, message }) + &format!("  help: {help}\n")
+                );
             }
         }
     }
@@ -110,7 +129,8 @@ pub fn parse(file: &str, text: &str, environment: Environment<'_>) -> Result<Vec
 /// The `defaults` that a section takes its settings from: those that it names, or the last ones above it.
 fn defaults(sections: &[Section], line: &Line) -> Option<usize> {
     let named = line.words.iter().position(|word| word == "from").map(|at| line.word(at + 1));
-    let is = |section: &&Section| section.kind() == "defaults" && named.is_none_or(|name| section.name() == name);
+    let is =
+        |section: &&Section| section.kind() == "defaults" && named.is_none_or(|name| section.name() == name);
     if line.word(0) == "defaults" && named.is_none() {
         return None;
     }
@@ -138,18 +158,22 @@ mod tests {
         let text = "global\n  presetenv PORT 80\n  presetenv HOME x\n\ndefaults base\n  mode http # x\ndefaults other\nfrontend a from base\n  \
                     bind \"*:$PORT\"\nbackend b\n";
         let sections = parse("h.cfg", text, &|name| (name == "HOME").then(|| "/root".to_owned())).unwrap();
-        let names: Vec<_> = sections.iter().map(|section| (section.kind(), section.name(), section.defaults)).collect();
-        assert_eq!(names, [
-            ("global", "", None),
-            ("defaults", "base", None),
-            ("defaults", "other", None),
-            ("frontend", "a", Some(1)),
-            ("backend", "b", Some(2)),
-        ]);
-        assert_eq!((sections[3].lines[0].words.as_slice(), sections[3].lines[0].source.line), (
-            ["bind".to_owned(), "*:80".to_owned()].as_slice(),
-            9
-        ));
+        let names: Vec<_> =
+            sections.iter().map(|section| (section.kind(), section.name(), section.defaults)).collect();
+        assert_eq!(
+            names,
+            [
+                ("global", "", None),
+                ("defaults", "base", None),
+                ("defaults", "other", None),
+                ("frontend", "a", Some(1)),
+                ("backend", "b", Some(2)),
+            ]
+        );
+        assert_eq!(
+            (sections[3].lines[0].words.as_slice(), sections[3].lines[0].source.line),
+            (["bind".to_owned(), "*:80".to_owned()].as_slice(), 9)
+        );
         assert_eq!(sections[1].lines[0].shown, "mode http");
     }
 

@@ -98,7 +98,9 @@ impl Place {
         };
         match known {
             None => Narrowed::Inexpressible,
-            Some(()) if place.host.as_ref().or(place.path.as_ref()).is_some_and(Vec::is_empty) => Narrowed::Never,
+            Some(()) if place.host.as_ref().or(place.path.as_ref()).is_some_and(Vec::is_empty) => {
+                Narrowed::Never
+            }
             Some(()) if place.path.as_ref().is_some_and(Vec::is_empty) => Narrowed::Never,
             Some(()) if place == *self => Narrowed::Always,
             Some(()) => Narrowed::To(Box::new(place)),
@@ -191,10 +193,13 @@ fn meet(one: &Pattern, other: &Pattern) -> Option<Option<Pattern>> {
         }
         (found @ Regex(expression), Suffix(end)) | (Suffix(end), found @ Regex(expression)) => {
             let end = escaped(end);
-            let (flag, body) = expression.strip_prefix("(?i)").map_or(("", expression.as_str()), |body| ("(?i)", body));
+            let (flag, body) =
+                expression.strip_prefix("(?i)").map_or(("", expression.as_str()), |body| ("(?i)", body));
             match body.strip_suffix(".*") {
                 _ if expression.ends_with(&end) => Some(Some(found.clone())),
-                Some(front) if !body.contains('|') && flag.is_empty() => Some(Some(Regex(format!("{front}.*{end}")))),
+                Some(front) if !body.contains('|') && flag.is_empty() => {
+                    Some(Some(Regex(format!("{front}.*{end}"))))
+                }
                 Some(front) if !body.contains('|') => Some(Some(Regex(format!("(?i:{front}).*{end}")))),
                 _ => None,
             }
@@ -222,7 +227,9 @@ fn beginning(expression: &str) -> String {
     let mut characters = expression.chars().peekable();
     while let Some(c) = characters.next() {
         let c = match c {
-            '\\' if characters.peek().is_some_and(|next| next.is_ascii_punctuation()) => characters.next().unwrap_or(c),
+            '\\' if characters.peek().is_some_and(|next| next.is_ascii_punctuation()) => {
+                characters.next().unwrap_or(c)
+            }
             '\\' | '.' | '[' | '(' | ')' | '^' | '$' | '|' | '*' | '+' | '?' | '{' => break,
             c => c,
         };
@@ -277,7 +284,9 @@ mod tests {
 
     #[test]
     fn tests_narrow_a_place() {
-        let Narrowed::To(api) = Place::default().and(&path(Pattern::Prefix("/api/".into()))) else { panic!() };
+        let Narrowed::To(api) = Place::default().and(&path(Pattern::Prefix("/api/".into()))) else {
+            panic!()
+        };
         assert_eq!(api.node().file_value(), "{path: /api/*}");
         assert_eq!(api.and(&path(Pattern::Prefix("/a".into()))), Narrowed::Always);
         assert_eq!(api.and(&path(Pattern::Exact("/x".into()))), Narrowed::Never);
@@ -285,9 +294,18 @@ mod tests {
         assert_eq!(api.and(&path(Pattern::Regex("(?i)/admin.*".into()))), Narrowed::Never);
         let regex = Pattern::Regex(r"/api/v\.[a-z]+".into());
         let Narrowed::To(version) = api.and(&path(regex.clone())) else { panic!() };
-        assert_eq!(version.and(&path(Pattern::Exact("/api/v.x".into()))), Narrowed::To(Box::new(Place { path: Some(vec![Pattern::Exact("/api/v.x".into())]), ..Place::default() })));
+        assert_eq!(
+            version.and(&path(Pattern::Exact("/api/v.x".into()))),
+            Narrowed::To(Box::new(Place {
+                path: Some(vec![Pattern::Exact("/api/v.x".into())]),
+                ..Place::default()
+            }))
+        );
         assert_eq!(version.and(&path(Pattern::Exact("/api/x".into()))), Narrowed::Never);
-        assert_eq!((beginning("/a?b"), beginning(r"/a\.b(c|d)"), beginning("/a|/b")), ("/".into(), "/a.b".into(), String::new()));
+        assert_eq!(
+            (beginning("/a?b"), beginning(r"/a\.b(c|d)"), beginning("/a|/b")),
+            ("/".into(), "/a.b".into(), String::new())
+        );
         let Narrowed::To(image) = api.and(&path(Pattern::Suffix(".png".into()))) else { panic!() };
         assert_eq!(image.node().file_value(), r"{path: {regex: '/api/.*\.png'}}");
         let Narrowed::To(post) = api.and(&Test::Method(vec!["POST".into()])) else { panic!() };

@@ -9,11 +9,21 @@ use crate::names::{name, unused};
 use crate::yaml::{Node, list, map, text};
 
 /// The section `routes`. With `named`, listeners have routes of their own.
-pub(super) fn routes(listening: &[Listener], found: &[Vec<Leaf>], named: bool, upstreams: &[(String, String, Node)], marks: &mut Marks) -> Node {
+pub(super) fn routes(
+    listening: &[Listener],
+    found: &[Vec<Leaf>],
+    named: bool,
+    upstreams: &[(String, String, Node)],
+    marks: &mut Marks,
+) -> Node {
     let mut names: Vec<String> = Vec::new();
     let mut out = Vec::new();
     for (listener, leaves) in listening.iter().zip(found).take(if named { listening.len() } else { 1 }) {
         for leaf in leaves {
+            if let Err(why) = accepted::matches(&leaf.place.node()) {
+                marks.report.note(format!("the route of {} is left out: {why}", leaf.place.word()));
+                continue;
+            }
             let target = leaf.effect.backend.as_ref().map_or("", |(name, _)| name.as_str());
             let word = match leaf.effect.answer {
                 Some((field, ..)) => format!("{} {field}", leaf.place.word()),
@@ -55,7 +65,8 @@ fn fields(mut node: Node, leaf: &Leaf, upstreams: &[(String, String, Node)], mar
         },
         (None, None) => node.insert("respond", map().with("status", text(503)).comment("no backend")),
     }
-    let path = leaf.place.node().into_entries().into_iter().find(|(key, _)| key == "path").map(|(_, value)| value);
+    let path =
+        leaf.place.node().into_entries().into_iter().find(|(key, _)| key == "path").map(|(_, value)| value);
     if upstream {
         if let Some((rewrite, source)) = rewrite {
             match accepted::field(path, "rewrite", rewrite) {
@@ -64,7 +75,10 @@ fn fields(mut node: Node, leaf: &Leaf, upstreams: &[(String, String, Node)], mar
             }
         }
         if !request.is_empty() {
-            node.insert("request_headers", changes(request).comment(sources(request.iter().map(|header| &header.source))));
+            node.insert(
+                "request_headers",
+                changes(request).comment(sources(request.iter().map(|header| &header.source))),
+            );
         }
     }
     if !deny.is_empty() {
@@ -80,7 +94,10 @@ fn fields(mut node: Node, leaf: &Leaf, upstreams: &[(String, String, Node)], mar
         }
     }
     if !response.is_empty() {
-        node.insert("response_headers", changes(response).comment(sources(response.iter().map(|header| &header.source))));
+        node.insert(
+            "response_headers",
+            changes(response).comment(sources(response.iter().map(|header| &header.source))),
+        );
     }
     node
 }

@@ -25,7 +25,12 @@ pub(super) struct Header {
 /// What a rule does.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
-    Track { slot: String, sample: String, table: Option<String>, by_request: bool },
+    Track {
+        slot: String,
+        sample: String,
+        table: Option<String>,
+        by_request: bool,
+    },
     /// The answer of a refusal by a limit, and by the rule alone.
     Deny(Box<Denial>),
     /// Ends the rules of its section.
@@ -73,27 +78,53 @@ pub(super) struct Rules {
 }
 
 /// The order in which the kinds of rules are evaluated.
-const ORDER: [&str; 7] = ["monitor-uri", "http-response", "tcp-request", "http-request", "redirect", "use_backend", "default_backend"];
+const ORDER: [&str; 7] = [
+    "monitor-uri",
+    "http-response",
+    "tcp-request",
+    "http-request",
+    "redirect",
+    "use_backend",
+    "default_backend",
+];
 
 /// Reads the rules of a section; its `defaults` have been added to it.
 pub(super) fn steps(section: &Section, files: &dyn Files, marks: &mut Marks) -> Vec<Step> {
     let acls = Acls::of(section, files, marks);
     let mut out = Vec::new();
     for kind in ORDER {
-        for line in section.lines.iter().filter(|line| line.word(0).replace("http-after-response", "http-response") == kind) {
+        for line in section
+            .lines
+            .iter()
+            .filter(|line| line.word(0).replace("http-after-response", "http-response") == kind)
+        {
             let Some(action) = action(line, files) else { continue };
-            let from = line.words.iter().position(|word| word == "if" || word == "unless").unwrap_or(line.words.len());
+            let from = line
+                .words
+                .iter()
+                .position(|word| word == "if" || word == "unless")
+                .unwrap_or(line.words.len());
             let condition = match &action {
                 Action::Lost(_) | Action::Needless(_) => vec![Vec::new()],
-                _ if kind == "monitor-uri" => vec![vec![Literal { negated: false, kind: Kind::Route(Test::Path(vec![Pattern::Exact(line.word(1).to_owned())])) }]],
+                _ if kind == "monitor-uri" => vec![vec![Literal {
+                    negated: false,
+                    kind: Kind::Route(Test::Path(vec![Pattern::Exact(line.word(1).to_owned())])),
+                }]],
                 _ => acls.condition(line, from, files, marks),
             };
             out.push(Step { line: line.id, source: line.source.clone(), action, condition });
         }
     }
-    if section.lines.iter().any(|line| line.word(0) == "server" || line.word(0) == "server-template") && section.kind() == "listen" {
+    if section.lines.iter().any(|line| line.word(0) == "server" || line.word(0) == "server-template")
+        && section.kind() == "listen"
+    {
         let line = &section.line;
-        out.push(Step { line: line.id, source: line.source.clone(), action: Action::OwnServers, condition: vec![Vec::new()] });
+        out.push(Step {
+            line: line.id,
+            source: line.source.clone(),
+            action: Action::OwnServers,
+            condition: vec![Vec::new()],
+        });
     }
     out
 }
@@ -101,12 +132,19 @@ pub(super) fn steps(section: &Section, files: &dyn Files, marks: &mut Marks) -> 
 fn action(line: &Line, files: &dyn Files) -> Option<Action> {
     let lost = |why: &str| Action::Lost(why.to_owned());
     Some(match line.word(0) {
-        "monitor-uri" => Action::Answer("respond", map().with("status", text(200))),
+        "monitor-uri" => match accepted::matches(&map().with("path", text(line.word(1)))) {
+            Ok(()) => Action::Answer("respond", map().with("status", text(200))),
+            Err(why) => Action::Lost(why),
+        },
         "redirect" => redirect(line, 1).map_or_else(Action::Lost, |node| Action::Answer("redirect", node)),
-        "use_backend" if line.word(1).contains("%[") => lost("the name of the backend is computed: write a route for each"),
+        "use_backend" if line.word(1).contains("%[") => {
+            lost("the name of the backend is computed: write a route for each")
+        }
         "use_backend" | "default_backend" => Action::Backend(line.word(1).to_owned()),
         "tcp-request" => match (line.word(1), line.word(2)) {
-            ("inspect-delay", _) => Action::Needless("the gateway always waits for the head of a request, up to timeouts.head"),
+            ("inspect-delay", _) => {
+                Action::Needless("the gateway always waits for the head of a request, up to timeouts.head")
+            }
             ("connection" | "session", word) if word.starts_with("track-sc") => track(line, 2, false),
             ("content", word) if word.starts_with("track-sc") => track(line, 2, true),
             ("connection" | "session", "reject") if reads_connections(line) => return None,
@@ -120,7 +158,9 @@ fn action(line: &Line, files: &dyn Files) -> Option<Action> {
             ("set-header", name, value) => header("set", name, value, line, Action::Response),
             ("add-header", name, value) => header("add", name, value, line, Action::Response),
             ("del-header", name, _) => header("remove", name, "", line, Action::Response),
-            ("set-log-level" | "capture" | "set-var" | "unset-var", ..) => Action::Needless("it is about logs and variables of HAProxy"),
+            ("set-log-level" | "capture" | "set-var" | "unset-var", ..) => {
+                Action::Needless("it is about logs and variables of HAProxy")
+            }
             (other, ..) => lost(&format!("answers are not changed by `{other}`")),
         },
         _ => return None,
@@ -144,7 +184,9 @@ fn request(line: &Line, files: &dyn Files) -> Action {
         },
         "redirect" => redirect(line, 2).map_or_else(Action::Lost, |node| Action::Answer("redirect", node)),
         "set-header" => match line.word(2).to_ascii_lowercase().as_str() {
-            "x-forwarded-proto" | "x-forwarded-for" | "x-forwarded-host" | "x-request-id" => Action::Needless("the gateway sets this header itself"),
+            "x-forwarded-proto" | "x-forwarded-for" | "x-forwarded-host" | "x-request-id" => {
+                Action::Needless("the gateway sets this header itself")
+            }
             _ => header("set", line.word(2), line.word(3), line, Action::Request),
         },
         "add-header" => header("add", line.word(2), line.word(3), line, Action::Request),
@@ -156,22 +198,26 @@ fn request(line: &Line, files: &dyn Files) -> Action {
                 Err(part) => Action::Lost(format!("there is no equivalent of {part} in a rewrite")),
             },
         },
-        "replace-path" | "replace-uri" | "replace-pathq" => {
-            rewrite(map().with("match", text(around(line.word(2)))).with("to", text(replacement(line.word(3)))))
-        }
+        "replace-path" | "replace-uri" | "replace-pathq" => rewrite(
+            map().with("match", text(around(line.word(2)))).with("to", text(replacement(line.word(3)))),
+        ),
         "auth" => lost("passwords of a userlist: use auth.api_key with consumers, or auth.check"),
-        "set-log-level" | "capture" | "set-nice" | "set-tos" | "set-mark" | "wait-for-body" | "wait-for-handshake" | "normalize-uri"
-        | "disable-l7-retry" | "set-timeout" | "strict-mode" => {
-            Action::Needless("it is about logs, sockets and buffers of HAProxy, or the gateway always does it")
+        "set-log-level" | "capture" | "set-nice" | "set-tos" | "set-mark" | "wait-for-body"
+        | "wait-for-handshake" | "normalize-uri" | "disable-l7-retry" | "set-timeout" | "strict-mode" => {
+            Action::Needless(
+                "it is about logs, sockets and buffers of HAProxy, or the gateway always does it",
+            )
         }
         _ if word.starts_with("track-sc") => track(line, 1, true),
-        _ if word.starts_with("lua.") || word.starts_with("use-service") => {
-            lost("Lua and services inside HAProxy: use auth.check, a service of yours that decides on requests, or an upstream")
-        }
-        _ if word.starts_with("set-var") || word.starts_with("unset-var") => {
-            lost("the gateway has no variables: rules that read it are left out, unless they are written with the sample itself")
-        }
-        _ if word.starts_with("sc-") => lost("a counter or tag that rules set: `ban: {after: N, within: TIME, for: TIME}` of a limit refuses clients for a time"),
+        _ if word.starts_with("lua.") || word.starts_with("use-service") => lost(
+            "Lua and services inside HAProxy: use auth.check, a service of yours that decides on requests, or an upstream",
+        ),
+        _ if word.starts_with("set-var") || word.starts_with("unset-var") => lost(
+            "the gateway has no variables: rules that read it are left out, unless they are written with the sample itself",
+        ),
+        _ if word.starts_with("sc-") => lost(
+            "a counter or tag that rules set: `ban: {after: N, within: TIME, for: TIME}` of a limit refuses clients for a time",
+        ),
         _ if word.starts_with("cache-") => lost("the gateway has no cache"),
         "replace-header" | "replace-value" => lost("headers are set, added and removed, not edited"),
         _ => lost(&format!("`http-request {word}` has no equivalent")),
@@ -218,7 +264,8 @@ pub(super) fn changes(headers: &[Header]) -> Node {
 /// `track-sc0 SAMPLE [table NAME]`
 fn track(line: &Line, at: usize, by_request: bool) -> Action {
     let slot = line.word(at).trim_start_matches("track-sc").to_owned();
-    let table = line.words.iter().position(|word| word == "table").map(|found| line.word(found + 1).to_owned());
+    let table =
+        line.words.iter().position(|word| word == "table").map(|found| line.word(found + 1).to_owned());
     Action::Track { slot, sample: line.word(at + 1).to_owned(), table, by_request }
 }
 
@@ -230,7 +277,13 @@ fn denial(line: &Line, at: usize, files: &dyn Files) -> Action {
         _ => (403, None),
     };
     match answer(line, at + 1, default, files) {
-        Ok(answer) => Action::Deny(Box::new(Denial { word, status: answer.status, given: answer.given, answer: answer.node, differs })),
+        Ok(answer) => Action::Deny(Box::new(Denial {
+            word,
+            status: answer.status,
+            given: answer.given,
+            answer: answer.node,
+            differs,
+        })),
         Err(why) => Action::Lost(why),
     }
 }

@@ -28,14 +28,48 @@ pub(super) struct Server {
 
 /// Parameters that have a value and no effect on the result.
 const IGNORED: [&str; 26] = [
-    "id", "cookie", "on-marked-down", "on-marked-up", "resolvers", "resolve-prefer", "resolve-net", "resolve-opts", "init-addr", "log-bufsize",
-    "minconn", "maxqueue", "pool-max-conn", "pool-low-conn", "pool-purge-delay", "max-reuse", "tcp-ut", "namespace", "error-limit", "fastinter",
-    "downinter", "ssl-min-ver", "ssl-max-ver", "ciphers", "ciphersuites", "source",
+    "id",
+    "cookie",
+    "on-marked-down",
+    "on-marked-up",
+    "resolvers",
+    "resolve-prefer",
+    "resolve-net",
+    "resolve-opts",
+    "init-addr",
+    "log-bufsize",
+    "minconn",
+    "maxqueue",
+    "pool-max-conn",
+    "pool-low-conn",
+    "pool-purge-delay",
+    "max-reuse",
+    "tcp-ut",
+    "namespace",
+    "error-limit",
+    "fastinter",
+    "downinter",
+    "ssl-min-ver",
+    "ssl-max-ver",
+    "ciphers",
+    "ciphersuites",
+    "source",
 ];
 
 /// Parameters without a value and without an effect.
 const FLAGS: [&str; 12] = [
-    "no-check", "no-tls-tickets", "no-ssl-reuse", "no-sslv3", "no-tlsv10", "no-tlsv11", "stick", "non-stick", "tfo", "enabled", "no-backup", "no-verifyhost",
+    "no-check",
+    "no-tls-tickets",
+    "no-ssl-reuse",
+    "no-sslv3",
+    "no-tlsv10",
+    "no-tlsv11",
+    "stick",
+    "non-stick",
+    "tfo",
+    "enabled",
+    "no-backup",
+    "no-verifyhost",
 ];
 
 /// Reads a server with the parameters of `default-server`.
@@ -44,19 +78,23 @@ const FLAGS: [&str; 12] = [
 /// What becomes of the line instead.
 pub(super) fn server(line: &Line, default: &[String]) -> Result<Server, (Outcome, String)> {
     let unsupported = |why: String| (Outcome::Unsupported, why);
-    let (address, own) = if line.word(0) == "server-template" { (line.word(3), 4) } else { (line.word(2), 3) };
+    let (address, own) =
+        if line.word(0) == "server-template" { (line.word(3), 4) } else { (line.word(2), 3) };
     let mut server = Server { address: address.to_owned(), verify: true, ..Server::default() };
     if let Some(path) = address.strip_prefix("unix@").or(address.starts_with('/').then_some(address)) {
         server.address = format!("unix:{path}");
     }
-    let words: Vec<&str> = default.iter().map(String::as_str).chain(line.from(own).iter().map(String::as_str)).collect();
+    let words: Vec<&str> =
+        default.iter().map(String::as_str).chain(line.from(own).iter().map(String::as_str)).collect();
     let mut at = 0;
     while at < words.len() {
         let value = words.get(at + 1).copied().unwrap_or_default();
         let number = value.parse::<u64>().ok();
         let mut takes = 1;
         match words[at] {
-            "weight" if number == Some(0) => return Err((Outcome::Ignored, "weight 0: it gets no requests".to_owned())),
+            "weight" if number == Some(0) => {
+                return Err((Outcome::Ignored, "weight 0: it gets no requests".to_owned()));
+            }
             "weight" => server.weight = number,
             "maxconn" => server.max_connections = number,
             "inter" => server.every = milliseconds(value).map(duration),
@@ -79,7 +117,6 @@ pub(super) fn server(line: &Line, default: &[String]) -> Result<Server, (Outcome
             "port" | "addr" => server.differs.push("health checks go to the address of requests".to_owned()),
             "check-sni" | "check-alpn" | "check-proto" => {}
             word if IGNORED.contains(&word) => {}
-            "source-usesrc" => {}
             other => {
                 takes = 0;
                 match other {
@@ -87,36 +124,58 @@ pub(super) fn server(line: &Line, default: &[String]) -> Result<Server, (Outcome
                     "no-ssl" => server.tls = false,
                     "check" => server.check = true,
                     "send-proxy" => server.proxy_protocol = Some("v1"),
-                    "send-proxy-v2" | "send-proxy-v2-ssl" | "send-proxy-v2-ssl-cn" => server.proxy_protocol = Some("v2"),
+                    "send-proxy-v2" | "send-proxy-v2-ssl" | "send-proxy-v2-ssl-cn" => {
+                        server.proxy_protocol = Some("v2")
+                    }
                     "check-ssl" | "check-send-proxy" | "check-via-socks4" => {}
-                    "disabled" => return Err((Outcome::Ignored, "it is disabled: it gets no requests".to_owned())),
+                    "disabled" => {
+                        return Err((Outcome::Ignored, "it is disabled: it gets no requests".to_owned()));
+                    }
                     "backup" => {
                         return Err(unsupported("left out: there are no servers for the time when all others are down; if no server is healthy, requests go to all of them".to_owned()));
                     }
                     flag if FLAGS.contains(&flag) => {}
-                    other => return Err(unsupported(format!("left out: `{other}` of a server has no equivalent"))),
+                    other => {
+                        return Err(unsupported(format!("left out: `{other}` of a server has no equivalent")));
+                    }
                 }
             }
         }
         at += 1 + takes;
     }
-    if !server.address.starts_with("unix:") && !server.address.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok()) {
+    if !server.address.starts_with("unix:")
+        && server.address.rsplit(':').next().is_none_or(|port| port.parse::<u16>().is_err())
+    {
         if !server.address.contains(':') || server.address.ends_with(':') {
-            server.address = format!("{}:{}", server.address.trim_end_matches(':'), if server.tls { 443 } else { 80 });
-            server.differs.push("its port is that of the request in HAProxy: write the port of the server".to_owned());
+            server.address =
+                format!("{}:{}", server.address.trim_end_matches(':'), if server.tls { 443 } else { 80 });
+            server
+                .differs
+                .push("its port is that of the request in HAProxy: write the port of the server".to_owned());
         } else {
-            return Err(unsupported("left out: its port is computed from that of the request: write a port".to_owned()));
+            return Err(unsupported(
+                "left out: its port is computed from that of the request: write a port".to_owned(),
+            ));
         }
     }
-    accepted::upstream_field("servers", &list([server.node()]), false).map_err(|why| unsupported(format!("left out: {why}")))?;
+    accepted::upstream_field("servers", &list([server.node()]), false)
+        .map_err(|why| unsupported(format!("left out: {why}")))?;
     Ok(server)
 }
 
 impl Server {
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
     pub(super) fn node(&self) -> Node {
         let url = match self.address.strip_prefix("unix:") {
             Some(path) => format!("unix:{path}"),
-            None => format!("{}://{}", if self.tls { "https" } else { "http" }, self.address.trim_start_matches("ipv4@").trim_start_matches("ipv6@")),
+            None => format!(
+                "{}://{}",
+                if self.tls { "https" } else { "http" },
+                self.address.trim_start_matches("ipv4@").trim_start_matches("ipv6@")
+            ),
         };
         match self.weight.filter(|weight| *weight != 1) {
             Some(weight) => map().with("url", text(url)).with("weight", text(weight)),
@@ -126,7 +185,13 @@ impl Server {
 
     /// The field `tls` of its upstream.
     pub(super) fn tls_node(&self, ca_base: &str) -> Option<Node> {
-        let based = |path: &String| if ca_base.is_empty() || path.starts_with('/') { path.clone() } else { format!("{ca_base}/{path}") };
+        let based = |path: &String| {
+            if ca_base.is_empty() || path.starts_with('/') {
+                path.clone()
+            } else {
+                format!("{ca_base}/{path}")
+            }
+        };
         let mut node = map();
         if !self.tls {
             return None;

@@ -18,7 +18,8 @@ impl Files for NoFiles {
 fn imported(text: &str) -> Imported {
     let text = format!("defaults\n  mode http\n{text}");
     let imported = import_text(&NoFiles, "h.cfg", &text, &|_| None).unwrap();
-    sluicegate_config::parse_without_files(&imported.yaml).unwrap_or_else(|errors| panic!("{errors}\n{}", imported.yaml));
+    sluicegate_config::parse_without_files(&imported.yaml)
+        .unwrap_or_else(|errors| panic!("{errors}\n{}", imported.yaml));
     imported
 }
 
@@ -36,6 +37,7 @@ fn negations_become_the_order_of_routes() {
 
 #[test]
 fn nothing_but_tcp_is_a_message() {
-    let error = import_text(&NoFiles, "h.cfg", "listen x\n  bind :80\n  server s 127.0.0.1:1\n", &|_| None).unwrap_err();
+    let error = import_text(&NoFiles, "h.cfg", "listen x\n  bind :80\n  server s 127.0.0.1:1\n", &|_| None)
+        .unwrap_err();
     assert!(error.contains("nothing in it that the gateway can listen on"), "{error}");
 }

@@ -43,13 +43,14 @@ mod tests {
 
     #[test]
     fn times_of_haproxy() {
-        assert_eq!((milliseconds("10s"), milliseconds("500"), milliseconds("1m"), milliseconds("x")), (
-            Some(10_000),
-            Some(500),
-            Some(60_000),
-            None
-        ));
-        assert_eq!((duration(90_000), duration(500), duration(3_600_000)), ("90s".into(), "500ms".into(), "1h".into()));
+        assert_eq!(
+            (milliseconds("10s"), milliseconds("500"), milliseconds("1m"), milliseconds("x")),
+            (Some(10_000), Some(500), Some(60_000), None)
+        );
+        assert_eq!(
+            (duration(90_000), duration(500), duration(3_600_000)),
+            ("90s".into(), "500ms".into(), "1h".into())
+        );
         assert_eq!((rate(20, 10_000), rate(5, 60_000)), ("20/10s".into(), "5/min".into()));
     }
 }

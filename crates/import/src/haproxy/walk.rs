@@ -91,7 +91,14 @@ impl Walker<'_> {
         out
     }
 
-    fn walk(&mut self, place: &Place, failed: &mut Vec<Test>, section: usize, from: usize, mut state: State) -> Tree {
+    fn walk(
+        &mut self,
+        place: &Place,
+        failed: &mut Vec<Test>,
+        section: usize,
+        from: usize,
+        mut state: State,
+    ) -> Tree {
         let sections = self.sections;
         let Rules { name, steps, .. } = &sections[section];
         let mut at = from;
@@ -108,15 +115,22 @@ impl Walker<'_> {
                 Evaluated::Rest(rest) => match &step.action {
                     Action::Allow if always(&rest) => {
                         self.marks.converted(step.line, "the rules below it do not apply to its routes");
-                        at = steps.iter().position(|other| matches!(other.action, Action::Backend(_) | Action::OwnServers)).unwrap_or(steps.len());
+                        at = steps
+                            .iter()
+                            .position(|other| matches!(other.action, Action::Backend(_) | Action::OwnServers))
+                            .unwrap_or(steps.len());
                         continue;
                     }
                     Action::Backend(backend) if always(&rest) => {
                         state.effect.backend = Some((backend.clone(), step.source.clone()));
-                        let found = self.sections.iter().position(|rules| rules.serves && rules.name == *backend);
+                        let found =
+                            self.sections.iter().position(|rules| rules.serves && rules.name == *backend);
                         match found {
                             Some(found) if found != section => {
-                                self.marks.converted(step.line, format!("upstream {}", crate::names::name(backend)));
+                                self.marks.converted(
+                                    step.line,
+                                    format!("upstream {}", crate::names::name(backend)),
+                                );
                                 state.exempt.clear();
                                 return self.walk(place, failed, found, 0, state);
                             }
@@ -136,7 +150,11 @@ impl Walker<'_> {
                         return self.leaf(place, state);
                     }
                     Action::Deny(denial) if always(&rest) => {
-                        self.mark(step, denial.differs.clone(), &format!("respond: {{status: {}}}", denial.status));
+                        self.mark(
+                            step,
+                            denial.differs.clone(),
+                            &format!("respond: {{status: {}}}", denial.status),
+                        );
                         state.effect.answer = Some(("respond", denial.answer.clone(), step.source.clone()));
                         return self.leaf(place, state);
                     }
@@ -172,7 +190,8 @@ impl Walker<'_> {
                         Narrowed::Always => Some(true),
                         Narrowed::Never => Some(false),
                         Narrowed::To(narrowed) => {
-                            let excluded = failed.iter().any(|failed| narrowed.and(failed) == Narrowed::Always);
+                            let excluded =
+                                failed.iter().any(|failed| narrowed.and(failed) == Narrowed::Always);
                             if !excluded {
                                 unknown.get_or_insert((test.clone(), narrowed));
                                 continue;
@@ -199,11 +218,15 @@ impl Walker<'_> {
             match (lost, unknown) {
                 (Some(why), _) => {
                     let word = place.word();
-                    let of = if word.is_empty() { String::new() } else { format!(" on the routes of {word}") };
+                    let of =
+                        if word.is_empty() { String::new() } else { format!(" on the routes of {word}") };
                     self.marks.unsupported(step.line, format!("left out{of}: {why}"));
                 }
                 (None, Some(_)) if self.leaves >= ROUTES => {
-                    self.marks.unsupported(step.line, "left out: the rules have more combinations than a list of routes can have");
+                    self.marks.unsupported(
+                        step.line,
+                        "left out: the rules have more combinations than a list of routes can have",
+                    );
                 }
                 (None, Some((test, narrowed))) => return Evaluated::Split(test, narrowed),
                 (None, None) => rest.push(remains),
@@ -225,14 +248,19 @@ impl Walker<'_> {
                     }
                 }
             }
-            Action::Track { slot, sample, table, by_request } => self.track(step, (slot, sample, table.as_ref(), *by_request), rest, state),
+            Action::Track { slot, sample, table, by_request } => {
+                self.track(step, (slot, sample, table.as_ref(), *by_request), rest, state)
+            }
             Action::Allow => match addresses(rest, false) {
                 Some(found) => {
-                    let names: Vec<_> = found.iter().map(|kind| self.lists.exempt(kind, &step.source)).collect();
+                    let names: Vec<_> =
+                        found.iter().map(|kind| self.lists.exempt(kind, &step.source)).collect();
                     state.exempt.extend(names);
                     self.mark(step, None, "exempt of the limits below it");
                 }
-                None => self.marks.unsupported(step.line, "left out: routes and exemptions do not depend on this"),
+                None => {
+                    self.marks.unsupported(step.line, "left out: routes and exemptions do not depend on this")
+                }
             },
             _ if conditional => {
                 let text = "left out: routes do not depend on addresses and counters; use `deny`, `allow` or a limit";
@@ -251,12 +279,20 @@ impl Walker<'_> {
                 self.marks.report.note("routes are chosen by the path that the client sent: ACLs below set-path and replace-path see the changed path in HAProxy");
                 state.effect.rewrite = Some((node.clone(), step.source.clone()));
             }
-            Action::Rewrite(_) => self.marks.unsupported(step.line, "a route has one rewrite: write one expression for both"),
+            Action::Rewrite(_) => {
+                self.marks.unsupported(step.line, "a route has one rewrite: write one expression for both")
+            }
             Action::Backend(_) | Action::OwnServers | Action::Answer(..) => {}
         }
     }
 
-    fn track(&mut self, step: &Step, (slot, sample, table, by_request): (&str, &str, Option<&String>, bool), rest: &Condition, state: &mut State) {
+    fn track(
+        &mut self,
+        step: &Step,
+        (slot, sample, table, by_request): (&str, &str, Option<&String>, bool),
+        rest: &Condition,
+        state: &mut State,
+    ) {
         if state.tracked.iter().any(|tracked| tracked.slot == slot) {
             return; // the first rule that tracks an entry counts
         }
@@ -268,11 +304,15 @@ impl Walker<'_> {
         }
         match key(sample) {
             Ok(_) if !always(rest) && addresses(rest, true).is_none() => {
-                self.marks.unsupported(step.line, "left out: what is counted does not depend on this; use `exempt` of a limit");
+                self.marks.unsupported(
+                    step.line,
+                    "left out: what is counted does not depend on this; use `exempt` of a limit",
+                );
             }
             Ok(key) => {
                 let exempt: Vec<_> = addresses(rest, true).unwrap_or_default();
-                let exempt: Vec<_> = exempt.iter().map(|kind| self.lists.exempt(kind, &step.source)).collect();
+                let exempt: Vec<_> =
+                    exempt.iter().map(|kind| self.lists.exempt(kind, &step.source)).collect();
                 state.exempt.extend(exempt);
                 self.mark(step, key.differs.clone(), "the key of the limits that read its counters");
                 state.tracked.push(Tracked { slot: slot.to_owned(), table, key, by_request });
@@ -282,10 +322,19 @@ impl Walker<'_> {
     }
 
     /// A rule that refuses by addresses or counters.
-    fn refuse(&mut self, step: &Step, denial: &Denial, clause: &[Literal], state: &mut State) -> Result<(), String> {
-        let counters: Vec<_> = clause.iter().filter(|literal| matches!(literal.kind, Kind::Counter(_))).collect();
+    fn refuse(
+        &mut self,
+        step: &Step,
+        denial: &Denial,
+        clause: &[Literal],
+        state: &mut State,
+    ) -> Result<(), String> {
+        let counters: Vec<_> =
+            clause.iter().filter(|literal| matches!(literal.kind, Kind::Counter(_))).collect();
         let sources = |negated: bool| -> Vec<Kind> {
-            let of = clause.iter().filter(|literal| literal.negated == negated && !matches!(literal.kind, Kind::Counter(_)));
+            let of = clause
+                .iter()
+                .filter(|literal| literal.negated == negated && !matches!(literal.kind, Kind::Counter(_)));
             of.map(|literal| literal.kind.clone()).collect()
         };
         let (within, outside) = (sources(false), sources(true));
@@ -299,12 +348,16 @@ impl Walker<'_> {
                 Ok(())
             }
             [] if within.is_empty() && state.effect.allow.is_none() => {
-                let lists = outside.iter().map(|kind| self.lists.named(kind, &step.source, "allowed")).collect();
+                let lists =
+                    outside.iter().map(|kind| self.lists.named(kind, &step.source, "allowed")).collect();
                 state.effect.allow = Some(lists);
                 self.said_list(step, denial, "allow", state);
                 Ok(())
             }
-            [] => Err("write lists by hand: `deny` refuses the clients on a list, `allow` admits only those on one".to_owned()),
+            [] => Err(
+                "write lists by hand: `deny` refuses the clients on a list, `allow` admits only those on one"
+                    .to_owned(),
+            ),
             [Literal { negated: false, kind: Kind::Counter(counter) }] if within.is_empty() => {
                 if let Some(slot) = &counter.slot
                     && !state.tracked.iter().any(|tracked| tracked.slot == *slot)
@@ -318,7 +371,10 @@ impl Walker<'_> {
                 self.limited(step, denial, name, state);
                 Ok(())
             }
-            _ => Err("a limit refuses what is above its number, for all clients but those of `exempt`".to_owned()),
+            _ => {
+                Err("a limit refuses what is above its number, for all clients but those of `exempt`"
+                    .to_owned())
+            }
         }
     }
 
@@ -332,9 +388,15 @@ impl Walker<'_> {
     }
 
     fn said_list(&mut self, step: &Step, denial: &Denial, field: &str, state: &State) {
-        let exempted = (!state.exempt.is_empty()).then(|| "it holds for the clients of the `allow` rule above it, too".to_owned());
-        let status = (denial.status != 403).then(|| format!("such clients are answered 403 in place of {}", denial.status));
-        self.mark(step, denial.differs.clone().or(status).or(exempted), &format!("{field} of its routes; such clients are answered 403"));
+        let exempted = (!state.exempt.is_empty())
+            .then(|| "it holds for the clients of the `allow` rule above it, too".to_owned());
+        let status = (denial.status != 403)
+            .then(|| format!("such clients are answered 403 in place of {}", denial.status));
+        self.mark(
+            step,
+            denial.differs.clone().or(status).or(exempted),
+            &format!("{field} of its routes; such clients are answered 403"),
+        );
     }
 
     /// Adds a limit to a route, and the answer of its refusals.
@@ -349,12 +411,15 @@ impl Walker<'_> {
         }
         match state.refused {
             Some(known) if known != status => {
-                differs = Some(format!("a route has one status for all refusals of its limits: {known}, not {status}"));
+                differs = Some(format!(
+                    "a route has one status for all refusals of its limits: {known}, not {status}"
+                ));
             }
             Some(_) => {}
             None => {
                 state.refused = Some(status);
-                state.effect.reject = (400..=599).contains(&status).then(|| reject(&denial.answer, status)).flatten();
+                state.effect.reject =
+                    (400..=599).contains(&status).then(|| reject(&denial.answer, status)).flatten();
             }
         }
         self.mark(step, differs, &format!("limit {name}"));
@@ -378,7 +443,9 @@ fn always(rest: &Condition) -> bool {
 
 /// The addresses that a condition consists of: one alternative each, or, negated, all of one alternative.
 fn addresses(rest: &Condition, negated: bool) -> Option<Vec<Kind>> {
-    let is_address = |literal: &Literal| literal.negated == negated && matches!(literal.kind, Kind::Source(_) | Kind::SourceFile(_));
+    let is_address = |literal: &Literal| {
+        literal.negated == negated && matches!(literal.kind, Kind::Source(_) | Kind::SourceFile(_))
+    };
     let fits = if negated { rest.len() == 1 } else { rest.iter().all(|clause| clause.len() == 1) };
     let all = rest.iter().flatten();
     (fits && all.clone().all(is_address)).then(|| all.map(|literal| literal.kind.clone()).collect())
@@ -388,7 +455,9 @@ fn addresses(rest: &Condition, negated: bool) -> Option<Vec<Kind>> {
 fn same(one: &Tree, other: &Tree) -> bool {
     match (one, other) {
         (Tree::Leaf(a), Tree::Leaf(b)) => a.effect == b.effect,
-        (Tree::Split(a, yes, no), Tree::Split(b, other_yes, other_no)) => a == b && same(yes, other_yes) && same(no, other_no),
+        (Tree::Split(a, yes, no), Tree::Split(b, other_yes, other_no)) => {
+            a == b && same(yes, other_yes) && same(no, other_no)
+        }
         _ => false,
     }
 }

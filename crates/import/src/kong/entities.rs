@@ -79,17 +79,26 @@ impl<'a> Entities<'a> {
         }
         for field in items(document, "routes") {
             let service = reference(field, "service");
-            let number = found.services.iter().position(|known| service.as_ref().is_some_and(|name| known.is(name)));
+            let number =
+                found.services.iter().position(|known| service.as_ref().is_some_and(|name| known.is(name)));
             if let Some(written) = field.get("service") {
                 match number {
-                    Some(number) => marks.all(written, crate::Outcome::Converted, &format!("the upstream of {}", found.services[number].name)),
+                    Some(number) => marks.all(
+                        written,
+                        crate::Outcome::Converted,
+                        &format!("the upstream of {}", found.services[number].name),
+                    ),
                     None => marks.all(written, crate::Outcome::Unsupported, "there is no such service"),
                 }
             }
             found.add_route(field, number, marks);
         }
         for field in items(document, "consumers") {
-            let name = ["username", "custom_id", "id"].iter().find_map(|key| field.text_of(key)).unwrap_or("consumer").to_owned();
+            let name = ["username", "custom_id", "id"]
+                .iter()
+                .find_map(|key| field.text_of(key))
+                .unwrap_or("consumer")
+                .to_owned();
             let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.@+:/".contains(c);
             let written: String = name.chars().map(|c| if allowed(c) { c } else { '-' }).take(128).collect();
             for key in items(field, "keyauth_credentials") {
@@ -109,19 +118,28 @@ impl<'a> Entities<'a> {
 
     fn add_route(&mut self, field: &'a Field, service: Option<usize>, marks: &mut Marks) {
         let number = self.routes.len() + 1;
-        let name = field.text_of("name").or_else(|| field.text_of("id")).map_or_else(|| format!("route-{number}"), str::to_owned);
+        let name = field
+            .text_of("name")
+            .or_else(|| field.text_of("id"))
+            .map_or_else(|| format!("route-{number}"), str::to_owned);
         self.add_plugins(field, (None, Some(&name), None), marks);
         self.routes.push(Route { field, name, service });
     }
 
-    fn add_plugins(&mut self, owner: &'a Field, scope: (Option<&str>, Option<&str>, Option<&str>), marks: &mut Marks) {
+    fn add_plugins(
+        &mut self,
+        owner: &'a Field,
+        scope: (Option<&str>, Option<&str>, Option<&str>),
+        marks: &mut Marks,
+    ) {
         for field in items(owner, "plugins") {
             let Some(name) = field.text_of("name") else { continue };
             if field.text_of("enabled") == Some("false") {
                 marks.ignored(field.number, "it is not enabled");
                 continue;
             }
-            let of = |word: &str, own: Option<&str>| reference(field, word).or_else(|| own.map(str::to_owned));
+            let of =
+                |word: &str, own: Option<&str>| reference(field, word).or_else(|| own.map(str::to_owned));
             let plugin = Plugin {
                 field,
                 name,
@@ -140,7 +158,11 @@ impl<'a> Entities<'a> {
 
     /// A consumer by its name, custom id or id.
     pub(super) fn consumer(&self, name: &str) -> Option<&Person<'a>> {
-        let is = |person: &&Person<'a>| person.name == name || person.field.text_of("custom_id") == Some(name) || person.field.text_of("id") == Some(name);
+        let is = |person: &&Person<'a>| {
+            person.name == name
+                || person.field.text_of("custom_id") == Some(name)
+                || person.field.text_of("id") == Some(name)
+        };
         self.consumers.iter().find(is)
     }
 
@@ -150,7 +172,10 @@ impl<'a> Entities<'a> {
         for (owner, field) in &self.keys {
             let Some(key) = field.get("key") else { continue };
             let (Some(value), Some(person)) = (key.text(), self.consumer(owner)) else { continue };
-            marks.converted(key.number, format!("a key of {} in consumers.yaml, as its SHA-256", person.written));
+            marks.converted(
+                key.number,
+                format!("a key of {} in consumers.yaml, as its SHA-256", person.written),
+            );
             match out.iter_mut().find(|known| known.name == person.written) {
                 Some(known) => known.keys.push(value.to_owned()),
                 None => out.push(Consumer { name: person.written.clone(), keys: vec![value.to_owned()] }),
@@ -185,7 +210,18 @@ impl Service<'_> {
 /// Keeps keys, passwords and certificates out of the report.
 pub(super) fn conceal(field: &mut Field) {
     let secret = |key: &str| {
-        ["password", "redis_password", "key", "secret", "client_secret", "cert", "private_key", "session_secret", "aws_secret"].contains(&key)
+        [
+            "password",
+            "redis_password",
+            "key",
+            "secret",
+            "client_secret",
+            "cert",
+            "private_key",
+            "session_secret",
+            "aws_secret",
+        ]
+        .contains(&key)
     };
     match &mut field.value {
         Value::Empty | Value::Text(_) => {}

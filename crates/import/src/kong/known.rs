@@ -7,8 +7,14 @@ use crate::report::Outcome;
 
 /// Plugins without an effect on the result.
 const IGNORED: [(&str, &str); 3] = [
-    ("prometheus statsd datadog zipkin opentelemetry", "the gateway has /metrics of its own (`admin`), and `telemetry.otlp` for traces"),
-    ("file-log http-log tcp-log udp-log syslog loggly kafka-log", "access_log writes a line for each request"),
+    (
+        "prometheus statsd datadog zipkin opentelemetry",
+        "the gateway has /metrics of its own (`admin`), and `telemetry.otlp` for traces",
+    ),
+    (
+        "file-log http-log tcp-log udp-log syslog loggly kafka-log",
+        "access_log writes a line for each request",
+    ),
     ("correlation-id", "X-Request-Id is always set"),
 ];
 
@@ -19,11 +25,20 @@ const CONVERTED: &str = "rate-limiting key-auth ip-restriction cors request-size
 const UNSUPPORTED: [(&str, &str); 12] = [
     ("jwt openid-connect jwt-signer", "tokens: auth.jwt, with the issuer and its keys"),
     ("oauth2 oauth2-introspection", "opaque tokens: auth.introspection"),
-    ("basic-auth hmac-auth ldap-auth ldap-auth-advanced session mtls-auth vault-auth", "use auth.api_key with consumers, or auth.check, a service of yours that decides on requests"),
+    (
+        "basic-auth hmac-auth ldap-auth ldap-auth-advanced session mtls-auth vault-auth",
+        "use auth.api_key with consumers, or auth.check, a service of yours that decides on requests",
+    ),
     ("acl", "groups of consumers: auth.check, or plans of consumers"),
-    ("rate-limiting-advanced service-protection", "limits with `algorithm: sliding_window` (window_type: sliding) or fixed_window: one for each pair of `limit` and `window_size`"),
+    (
+        "rate-limiting-advanced service-protection",
+        "limits with `algorithm: sliding_window` (window_type: sliding) or fixed_window: one for each pair of `limit` and `window_size`",
+    ),
     ("response-ratelimiting ai-rate-limiting-advanced", "a limit with `cost: {response_header: NAME}`"),
-    ("pre-function post-function serverless-functions", "Lua: use auth.check, a service of yours that decides on requests"),
+    (
+        "pre-function post-function serverless-functions",
+        "Lua: use auth.check, a service of yours that decides on requests",
+    ),
     ("aws-lambda azure-functions openwhisk", "functions: write an upstream for them"),
     ("proxy-cache proxy-cache-advanced graphql-proxy-cache-advanced", "the gateway has no cache"),
     ("bot-detection", "routes compare headers with exact values only: use auth.check"),
@@ -54,11 +69,18 @@ fn listed(words: &str, word: &str) -> bool {
 
 /// What becomes of a plugin that is not converted.
 fn of(name: &str) -> (Outcome, String) {
-    let find = |list: &[(&str, &str)]| list.iter().find(|(words, _)| listed(words, name)).map(|(_, text)| (*text).to_owned());
+    let find = |list: &[(&str, &str)]| {
+        list.iter().find(|(words, _)| listed(words, name)).map(|(_, text)| (*text).to_owned())
+    };
     if let Some(text) = find(&IGNORED) {
         return (Outcome::Ignored, text);
     }
-    (Outcome::Unsupported, find(&UNSUPPORTED).unwrap_or_else(|| format!("the gateway has no plugin `{name}`: use auth.check, or do it in the service")))
+    (
+        Outcome::Unsupported,
+        find(&UNSUPPORTED).unwrap_or_else(|| {
+            format!("the gateway has no plugin `{name}`: use auth.check, or do it in the service")
+        }),
+    )
 }
 
 /// What becomes of a field that nothing was said about.
@@ -75,27 +97,47 @@ pub(super) fn rest(field: &Field) -> (Outcome, String) {
         }
         "name" if within("plugins") => (Outcome::Converted, "see its config".to_owned()),
         "enabled" => ignored("it is enabled"),
-        "retries" => ignored("a request is tried on other servers where that is safe: `retries` of the upstream"),
-        "write_timeout" => ignored("timeouts.body bounds how long a body may take"),
-        "request_buffering" | "response_buffering" => ignored("bodies are forwarded as they arrive, in a bounded amount of memory"),
-        "tls_verify" => (Outcome::Converted, "tls.verify of the upstream".to_owned()),
-        "tls_verify_depth" | "ca_certificates" | "client_certificate" => {
-            (Outcome::Unsupported, "write certificates to files, and name them in upstreams.NAME.tls".to_owned())
+        "retries" => {
+            ignored("a request is tried on other servers where that is safe: `retries` of the upstream")
         }
+        "write_timeout" => ignored("timeouts.body bounds how long a body may take"),
+        "request_buffering" | "response_buffering" => {
+            ignored("bodies are forwarded as they arrive, in a bounded amount of memory")
+        }
+        "tls_verify" => (Outcome::Converted, "tls.verify of the upstream".to_owned()),
+        "tls_verify_depth" | "ca_certificates" | "client_certificate" => (
+            Outcome::Unsupported,
+            "write certificates to files, and name them in upstreams.NAME.tls".to_owned(),
+        ),
         "protocols" if within("plugins") => ignored("plugins apply to all protocols of their routes"),
         "config" | "plugins" => ignored("the default"),
-        _ if within("healthchecks") => ignored("the defaults of the gateway hold: `health` and `ejection` of the upstream"),
-        _ if ["acls", "jwt_secrets", "basicauth_credentials", "hmacauth_credentials", "oauth2_credentials", "mtls_auth_credentials"]
-            .iter()
-            .any(|part| within(part)) =>
+        _ if within("healthchecks") => {
+            ignored("the defaults of the gateway hold: `health` and `ejection` of the upstream")
+        }
+        _ if [
+            "acls",
+            "jwt_secrets",
+            "basicauth_credentials",
+            "hmacauth_credentials",
+            "oauth2_credentials",
+            "mtls_auth_credentials",
+        ]
+        .iter()
+        .any(|part| within(part)) =>
         {
             (Outcome::Unsupported, "use auth.api_key with consumers, auth.jwt or auth.check".to_owned())
         }
-        _ if within("consumer_groups") || word == "groups" => (Outcome::Unsupported, "groups of consumers: `plan` of a consumer, and `plans` of limits".to_owned()),
-        _ if within("vaults") || within("keys") || within("key_sets") => {
-            (Outcome::Unsupported, "secrets are read from files or the environment: `{file: PATH}`, `${NAME}`".to_owned())
+        _ if within("consumer_groups") || word == "groups" => (
+            Outcome::Unsupported,
+            "groups of consumers: `plan` of a consumer, and `plans` of limits".to_owned(),
+        ),
+        _ if within("vaults") || within("keys") || within("key_sets") => (
+            Outcome::Unsupported,
+            "secrets are read from files or the environment: `{file: PATH}`, `${NAME}`".to_owned(),
+        ),
+        _ if within("config") => {
+            (Outcome::Unsupported, "this setting of the plugin has no equivalent".to_owned())
         }
-        _ if within("config") => (Outcome::Unsupported, "this setting of the plugin has no equivalent".to_owned()),
         _ if within("routes") || within("services") => ignored("no request depends on it"),
         _ => (Outcome::Unsupported, "this importer does not know it".to_owned()),
     }

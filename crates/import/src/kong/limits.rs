@@ -9,7 +9,8 @@ use crate::names::{name, unused};
 use crate::yaml::{Node, list, map, text};
 
 /// The periods of Kong, and those of rates.
-const PERIODS: [(&str, &str); 6] = [("second", "s"), ("minute", "min"), ("hour", "h"), ("day", "day"), ("month", "month"), ("year", "365d")];
+const PERIODS: [(&str, &str); 6] =
+    [("second", "s"), ("minute", "min"), ("hour", "h"), ("day", "day"), ("month", "month"), ("year", "365d")];
 
 /// A limit of a plugin: its counters are shared by all routes that the plugin applies to.
 struct Found {
@@ -42,21 +43,40 @@ pub(super) struct Applied {
 
 impl<'a> Limits<'a> {
     /// The limits of a route. `by_key` says whether its requests have verified keys, `required` whether they need one.
-    pub(super) fn apply(&mut self, entities: &Entities<'a>, route: &Route<'a>, by_key: bool, required: bool, marks: &mut Marks) -> Applied {
+    pub(super) fn apply(
+        &mut self,
+        entities: &Entities<'a>,
+        route: &Route<'a>,
+        by_key: bool,
+        required: bool,
+        marks: &mut Marks,
+    ) -> Applied {
         let mut applied = Applied::default();
         let own = scope::consumers(entities, "rate-limiting", route);
-        let exempt: Vec<String> = if by_key { own.iter().map(|(person, _)| format!("consumer:{}", person.written)).collect() } else { Vec::new() };
+        let exempt: Vec<String> = if by_key {
+            own.iter().map(|(person, _)| format!("consumer:{}", person.written)).collect()
+        } else {
+            Vec::new()
+        };
         if let Some(plugin) = scope::plugin(entities, "rate-limiting", route, None) {
             self.plugin(entities, plugin, route, None, &exempt, by_key, marks, &mut applied);
         }
         for (person, plugin) in own {
             match by_key {
                 true => self.plugin(entities, plugin, route, Some(person), &[], by_key, marks, &mut applied),
-                false => marks.unsupported(plugin.field.number, format!("left out on route {}: no key-auth says who sends a request", route.name)),
+                false => marks.unsupported(
+                    plugin.field.number,
+                    format!("left out on route {}: no key-auth says who sends a request", route.name),
+                ),
             }
         }
         if required {
-            self.authenticated = Some(map().with("key", text("consumer")).with("rate", text("1G/s")).with("on_missing", text("deny")));
+            self.authenticated = Some(
+                map()
+                    .with("key", text("consumer"))
+                    .with("rate", text("1G/s"))
+                    .with("on_missing", text("deny")),
+            );
             applied.names.push(text("authenticated").comment("401 without a known key"));
         }
         applied
@@ -88,17 +108,30 @@ impl<'a> Limits<'a> {
         };
         for (word, period) in PERIODS {
             let Some(field) = config.get(word) else { continue };
-            let Some(count) = field.text().and_then(|text| text.parse::<u64>().ok()).filter(|count| *count > 0) else {
+            let Some(count) =
+                field.text().and_then(|text| text.parse::<u64>().ok()).filter(|count| *count > 0)
+            else {
                 marks.unsupported(field.number, "it is not a number of requests");
                 continue;
             };
             let service = service.clone().filter(|_| by == "service");
-            let same = |found: &&Found| found.plugin == plugin.field.number && found.period == period && found.service == service && found.exempt == exempt;
+            let same = |found: &&Found| {
+                found.plugin == plugin.field.number
+                    && found.period == period
+                    && found.service == service
+                    && found.exempt == exempt
+            };
             if let Some(known) = self.found.iter().find(same) {
-                applied.names.push(text(&known.name).source(&field.source));
+                let node = text(&known.name).source(&field.source);
+                if !applied.names.iter().any(|name| name.as_text() == Some(known.name.as_str())) {
+                    applied.names.push(node);
+                }
                 continue;
             }
-            let mut node = map().with("key", text(&key)).with("algorithm", text("fixed_window")).with("rate", text(format!("{count}/{period}")));
+            let mut node = map()
+                .with("key", text(&key))
+                .with("algorithm", text("fixed_window"))
+                .with("rate", text(format!("{count}/{period}")));
             if let Some(person) = person {
                 node.insert("when", map().with("key", list([text(&person.written)])));
             }
@@ -130,11 +163,21 @@ impl<'a> Limits<'a> {
             let wanted = name(&format!("{owner}-{word}"));
             let name = unused(&wanted, &|name| self.found.iter().any(|found| found.name == name));
             match word {
-                "year" => marks.approximated(field.number, format!("limit {name}: windows of 365 days, not calendar years")),
+                "year" => marks.approximated(
+                    field.number,
+                    format!("limit {name}: windows of 365 days, not calendar years"),
+                ),
                 _ => marks.converted(field.number, format!("limit {name}")),
             }
             applied.names.push(text(&name).source(&field.source));
-            self.found.push(Found { plugin: plugin.field.number, period, service, exempt: exempt.to_vec(), name, node: node.source(&field.source) });
+            self.found.push(Found {
+                plugin: plugin.field.number,
+                period,
+                service,
+                exempt: exempt.to_vec(),
+                name,
+                node: node.source(&field.source),
+            });
         }
         answers(config, marks, applied);
     }
@@ -146,7 +189,11 @@ impl<'a> Limits<'a> {
         let field = |word: &str| config.at(&["redis", word]).or_else(|| config.get(&format!("redis_{word}")));
         let value = |word: &str| field(word).and_then(Field::text);
         let scheme = if value("ssl") == Some("true") { "rediss" } else { "redis" };
-        let url = format!("{scheme}://{}:{}", value("host").unwrap_or("127.0.0.1"), value("port").unwrap_or("6379"));
+        let url = format!(
+            "{scheme}://{}:{}",
+            value("host").unwrap_or("127.0.0.1"),
+            value("port").unwrap_or("6379")
+        );
         let mut redis = map().with("url", text(url).source(&config.source));
         for (word, target) in [("username", "username"), ("database", "database")] {
             if let Some(value) = value(word).filter(|value| !value.is_empty()) {
@@ -162,22 +209,27 @@ impl<'a> Limits<'a> {
             }
         }
         if let Some(field) = field("password") {
-            redis.insert("password", map().with("file", text("redis.password")));
-            marks.approximated(field.number, "store.redis.password is read from the file redis.password: write the password there");
+            redis = redis.above("Write the password to a file, and add: password: {file: redis.password}");
+            marks.unsupported(field.number, "secrets are not copied: write it to a file, and add `password: {file: redis.password}` to store.redis");
         }
         map().with("redis", redis.block())
     }
 
     /// The section `limits`.
     pub(super) fn finish(self) -> Node {
-        let own = self.authenticated.into_iter().fold(map(), |section, node| section.with("authenticated", node));
+        let own =
+            self.authenticated.into_iter().fold(map(), |section, node| section.with("authenticated", node));
         self.found.into_iter().fold(own, |section, found| section.with(found.name, found.node)).block()
     }
 }
 
 /// What limits of a plugin are called by.
 fn owner(plugin: &Plugin<'_>, service: Option<&str>, person: Option<&Person<'_>>) -> String {
-    let parts = [person.map(|person| person.written.as_str()), plugin.route.as_deref(), plugin.service.as_deref().or(service)];
+    let parts = [
+        person.map(|person| person.written.as_str()),
+        plugin.route.as_deref(),
+        plugin.service.as_deref().or(service),
+    ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     if parts.is_empty() { "all".to_owned() } else { parts.join("-") }
 }
@@ -248,12 +300,17 @@ fn answers(config: &Field, marks: &mut Marks, applied: &mut Applied) {
     }
     if let Some(field) = config.get("fault_tolerant") {
         match config.text_of("policy") {
-            Some("redis") => marks.converted(field.number, "on_store_failure: open admits, closed answers 503"),
+            Some("redis") => {
+                marks.converted(field.number, "on_store_failure: open admits, closed answers 503")
+            }
             _ => marks.ignored(field.number, "limits in the process do not fail"),
         }
     }
     if let Some(field) = config.get("sync_rate") {
-        marks.ignored(field.number, "the store is asked about each request; `sync: leased` asks it seldom, within a bound");
+        marks.ignored(
+            field.number,
+            "the store is asked about each request; `sync: leased` asks it seldom, within a bound",
+        );
     }
     let status = config.text_of("error_code").and_then(|status| status.parse::<u16>().ok());
     let message = config.text_of("error_message");

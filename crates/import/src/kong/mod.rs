@@ -56,7 +56,9 @@ struct Sections<'a> {
 pub fn import_text(path: &str, input: &str) -> Result<KongImport, String> {
     let mut documents = Fields::default().read(path, input)?;
     let Some(document) = documents.first_mut() else {
-        return Err(format!("{path}: there is nothing in it\n  help: name a kong.yaml with `_format_version`\n"));
+        return Err(format!(
+            "{path}: there is nothing in it\n  help: name a kong.yaml with `_format_version`\n"
+        ));
     };
     entities::conceal(document);
     let document = &documents[0];
@@ -73,7 +75,12 @@ pub fn import_text(path: &str, input: &str) -> Result<KongImport, String> {
     marks.converted(version.number, version_text);
     let entities = Entities::of(document, &mut marks);
     if entities.routes.is_empty() {
-        return Err(mistake(document, input, "there are no routes in it", "routes are in `services[].routes` or `routes`"));
+        return Err(mistake(
+            document,
+            input,
+            "there are no routes in it",
+            "routes are in `services[].routes` or `routes`",
+        ));
     }
     let mut sections = Sections {
         limits: Limits::default(),
@@ -81,10 +88,17 @@ pub fn import_text(path: &str, input: &str) -> Result<KongImport, String> {
         access: Access::of(&entities, &mut marks),
     };
     let routes = routes(&entities, &mut sections, regex_by_tilde, &mut marks);
+    if routes.is_empty() {
+        let help =
+            "a route needs a service with `url` or `host`, and `paths`, `hosts`, `methods` or `headers`";
+        return Err(mistake(document, input, "none of its routes can be converted", help));
+    }
     let Sections { limits, upstreams, access } = sections;
     let store = limits.store(&mut marks);
     let consumers = if access.has_consumers() { entities.file(&mut marks) } else { Vec::new() };
-    marks.report.note("Kong listens where kong.conf says: 8000 is its default. Change `listen`, and add `tls` for 8443");
+    marks.report.note(
+        "Kong listens where kong.conf says: 8000 is its default. Change `listen`, and add `tls` for 8443",
+    );
     let file = map()
         .with("listen", list([text("0.0.0.0:8000").comment("the default of Kong")]))
         .with("auth", access.section())
@@ -93,7 +107,9 @@ pub fn import_text(path: &str, input: &str) -> Result<KongImport, String> {
         .with("limits", limits.finish())
         .with("upstreams", upstreams.finish(&mut marks))
         .with("routes", routes);
-    let comment = format!("Converted from {path} by `sluicegate import kong`. Comments name the lines that parts come from.");
+    let comment = format!(
+        "Converted from {path} by `sluicegate import kong`. Comments name the lines that parts come from."
+    );
     let yaml = file.file(&[comment]);
     let report = report(marks, &documents, &known::rest);
     Ok(KongImport { imported: Imported { yaml, report }, consumers })

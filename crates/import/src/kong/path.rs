@@ -46,7 +46,9 @@ impl Path {
     pub(super) fn node(&self) -> Result<Option<Node>, String> {
         let node = match self {
             Self::Prefix(path) if path == "/" => return Ok(None),
-            Self::Prefix(path) => text(format!("{}/*", path.trim_end_matches('/').replace('{', "%7B").replace('}', "%7D"))),
+            Self::Prefix(path) => {
+                text(format!("{}/*", path.trim_end_matches('/').replace('{', "%7B").replace('}', "%7D")))
+            }
             Self::Regex(pattern) => regex(&whole(&format!("^{}", pattern.trim_start_matches('^')), false)?),
         };
         accepted::matches(&map().with("path", node.clone())).map(|()| Some(node))
@@ -63,7 +65,12 @@ impl Path {
             Self::Prefix(_) => Some(("rewrite", text(format!("{}/{{rest}}", literal(base))))),
             Self::Regex(pattern) => {
                 let pattern = format!("^(?:{})/?", pattern.trim_start_matches('^').trim_end_matches('$'));
-                Some(("rewrite", map().with("match", text(pattern)).with("to", text(format!("{}/", base.replace('$', "$$"))))))
+                Some((
+                    "rewrite",
+                    map()
+                        .with("match", text(pattern))
+                        .with("to", text(format!("{}/", base.replace('$', "$$")))),
+                ))
             }
         }
     }
@@ -82,7 +89,10 @@ impl Path {
 /// Why there is none.
 pub(super) fn host(written: &str) -> Result<Node, String> {
     let lower = written.to_ascii_lowercase();
-    let bare = lower.rsplit_once(':').filter(|(_, port)| port.chars().all(|c| c.is_ascii_digit())).map_or(lower.as_str(), |(host, _)| host);
+    let bare = lower
+        .rsplit_once(':')
+        .filter(|(_, port)| port.chars().all(|c| c.is_ascii_digit()))
+        .map_or(lower.as_str(), |(host, _)| host);
     let node = match bare.strip_suffix(".*") {
         Some(front) => regex(&format!("{}\\..*", escaped(front))),
         None => text(bare),
@@ -97,7 +107,10 @@ mod tests {
     #[test]
     fn paths_of_both_formats() {
         assert_eq!(Path::of("~/v\\d+", true), Path::Regex("/v\\d+".into()));
-        assert_eq!((Path::of("/v\\d+", false), Path::of("/v+", true)), (Path::Regex("/v\\d+".into()), Path::Prefix("/v+".into())));
+        assert_eq!(
+            (Path::of("/v\\d+", false), Path::of("/v+", true)),
+            (Path::Regex("/v\\d+".into()), Path::Prefix("/v+".into()))
+        );
         let shown = |path: &str| Path::of(path, true).node().unwrap().map(|node| node.file_value());
         assert_eq!(shown("/api/").as_deref(), Some("/api/*"));
         assert_eq!(shown("/"), None);
@@ -109,12 +122,17 @@ mod tests {
     #[test]
     fn paths_of_services_come_before_the_rest() {
         let change = |path: &str, base: &str, strips: bool| {
-            Path::of(path, true).change(base, strips).map(|(field, node)| format!("{field}: {}", node.file_value()))
+            Path::of(path, true)
+                .change(base, strips)
+                .map(|(field, node)| format!("{field}: {}", node.file_value()))
         };
         assert_eq!(change("/api", "", true).as_deref(), Some("strip_prefix: /api"));
         assert_eq!(change("/api", "/v2/", true).as_deref(), Some("rewrite: \"/v2/{rest}\""));
         assert_eq!(change("/api", "/v2", false).as_deref(), Some("rewrite: \"/v2{path}\""));
         assert_eq!((change("/api", "/", false), change("/", "", true)), (None, None));
-        assert_eq!(change("~/a/\\d+$", "", true).as_deref(), Some(r"rewrite: {match: '^(?:/a/\d+)/?', to: /}"));
+        assert_eq!(
+            change("~/a/\\d+$", "", true).as_deref(),
+            Some(r"rewrite: {match: '^(?:/a/\d+)/?', to: /}")
+        );
     }
 }

@@ -21,7 +21,8 @@ pub(super) struct Access {
 
 impl Access {
     pub(super) fn of(entities: &Entities<'_>, marks: &mut Marks) -> Self {
-        let mut access = Self { api_key: None, all: false, header: String::new(), in_query: false, lists: Vec::new() };
+        let mut access =
+            Self { api_key: None, all: false, header: String::new(), in_query: false, lists: Vec::new() };
         let plugins: Vec<_> = entities.plugins.iter().filter(|plugin| plugin.name == "key-auth").collect();
         let Some(first) = plugins.first() else { return access };
         let mut names: Option<(Vec<&str>, bool, bool)> = None;
@@ -30,7 +31,10 @@ impl Access {
             let found = sources(plugin.field.get("config"), marks);
             match &names {
                 Some(known) if *known != found => {
-                    marks.approximated(plugin.field.number, "the gateway has one auth.api_key: that of the first key-auth");
+                    marks.approximated(
+                        plugin.field.number,
+                        "the gateway has one auth.api_key: that of the first key-auth",
+                    );
                 }
                 _ => names = Some(found),
             }
@@ -47,7 +51,8 @@ impl Access {
             node.insert("query", text(name));
         }
         marks.report.note("requests without a known key are answered 401, and count under their address where a limit is by `consumer | ip`: so guessed keys are limited, too. Kong does not count them");
-        let requires = |route: &Route<'_>| access_of(entities, route).is_some_and(|plugin| !is_anonymous(plugin));
+        let requires =
+            |route: &Route<'_>| access_of(entities, route).is_some_and(|plugin| !is_anonymous(plugin));
         access.all = entities.routes.iter().all(requires);
         node.insert("consumers", text("consumers.yaml"));
         if access.all {
@@ -83,7 +88,13 @@ impl Access {
     }
 
     /// Adds the fields of all plugins of a route. They are in the order of a file.
-    pub(super) fn fields(&mut self, entities: &Entities<'_>, route: &Route<'_>, fields: &mut Vec<(String, Node)>, marks: &mut Marks) {
+    pub(super) fn fields(
+        &mut self,
+        entities: &Entities<'_>,
+        route: &Route<'_>,
+        fields: &mut Vec<(String, Node)>,
+        marks: &mut Marks,
+    ) {
         for plugin in applying(entities, route) {
             let config = plugin.field.get("config");
             match (plugin.name, config) {
@@ -93,7 +104,10 @@ impl Access {
                         marks.unsupported(field, "a query parameter is forwarded as it is");
                     } else {
                         match self.in_query {
-                            true => marks.approximated(field, "request_headers.remove of its routes; a key in the query is forwarded"),
+                            true => marks.approximated(
+                                field,
+                                "request_headers.remove of its routes; a key in the query is forwarded",
+                            ),
                             false => marks.converted(field, "request_headers.remove of its routes"),
                         }
                         push(fields, "request_headers", map().with("remove", list([text(&self.header)])));
@@ -113,7 +127,8 @@ impl Access {
                                 fields.push(("rewrite".to_owned(), to));
                                 marks.converted(uri.number, "rewrite");
                             }
-                            _ => marks.unsupported(uri.number, "write a `rewrite` with variables of the gateway"),
+                            _ => marks
+                                .unsupported(uri.number, "write a `rewrite` with variables of the gateway"),
                         }
                     }
                 }
@@ -126,12 +141,20 @@ impl Access {
         }
     }
 
-    fn restriction(&mut self, plugin: &Plugin<'_>, config: &Field, fields: &mut Vec<(String, Node)>, marks: &mut Marks) {
+    fn restriction(
+        &mut self,
+        plugin: &Plugin<'_>,
+        config: &Field,
+        fields: &mut Vec<(String, Node)>,
+        marks: &mut Marks,
+    ) {
         marks.converted(plugin.field.number, "lists of its routes");
         for (words, field) in [(["deny", "blacklist"], "deny"), (["allow", "whitelist"], "allow")] {
             let Some(found) = words.iter().find_map(|word| config.get(word)) else { continue };
             let networks: Vec<String> = found.texts().iter().map(|text| (*text).to_owned()).collect();
-            if let Some(wrong) = networks.iter().find(|network| sluicegate_config::parse_network(network).is_err()) {
+            if let Some(wrong) =
+                networks.iter().find(|network| sluicegate_config::parse_network(network).is_err())
+            {
                 marks.unsupported(found.number, format!("left out: `{wrong}` is not a network"));
                 continue;
             }
@@ -139,7 +162,8 @@ impl Access {
                 marks.ignored(found.number, "it is empty");
                 continue;
             }
-            let known = self.lists.iter().find(|(_, known, _)| *known == networks).map(|(name, ..)| name.clone());
+            let known =
+                self.lists.iter().find(|(_, known, _)| *known == networks).map(|(name, ..)| name.clone());
             let name = known.unwrap_or_else(|| {
                 let wanted = if field == "deny" { "denied" } else { "allowed" };
                 let name = unused(wanted, &|name| self.lists.iter().any(|(known, ..)| known == name));
@@ -209,7 +233,10 @@ fn sources<'a>(config: Option<&'a Field>, marks: &mut Marks) -> (Vec<&'a str>, b
     }
     for word in ["run_on_preflight", "realm"] {
         if let Some(field) = config.get(word) {
-            marks.ignored(field.number, "`cors` and `preflight` of a route say how preflight requests are answered");
+            marks.ignored(
+                field.number,
+                "`cors` and `preflight` of a route say how preflight requests are answered",
+            );
         }
     }
     let on = |word: &str| config.text_of(word) != Some("false");
@@ -224,10 +251,19 @@ fn push(fields: &mut Vec<(String, Node)>, name: &str, node: Node) {
     match fields.iter_mut().find(|(known, _)| known == name) {
         Some((_, known)) => {
             for (verb, value) in node.into_entries() {
-                let old = known.clone().into_entries().into_iter().find(|(key, _)| *key == verb).map(|(_, old)| old);
+                let old = known
+                    .clone()
+                    .into_entries()
+                    .into_iter()
+                    .find(|(key, _)| *key == verb)
+                    .map(|(_, old)| old);
                 let merged = match old {
-                    Some(old) if verb == "remove" => list(old.into_items().into_iter().chain(value.into_items())),
-                    Some(old) => value.into_entries().into_iter().fold(old, |all, (key, value)| all.with(key, value)),
+                    Some(old) if verb == "remove" => {
+                        list(old.into_items().into_iter().chain(value.into_items()))
+                    }
+                    Some(old) => {
+                        value.into_entries().into_iter().fold(old, |all, (key, value)| all.with(key, value))
+                    }
                     None => value,
                 };
                 known.insert(verb, merged);
@@ -264,7 +300,8 @@ fn size(plugin: &Plugin<'_>, config: Option<&Field>, fields: &mut Vec<(String, N
 fn cors(plugin: &Plugin<'_>, config: Option<&Field>, fields: &mut Vec<(String, Node)>, marks: &mut Marks) {
     let origins = config.and_then(|config| config.get("origins"));
     let texts = origins.map_or_else(|| vec!["*"], Field::texts);
-    let mut node = map().with("origins", if texts == ["*"] { text("*") } else { list(texts.iter().map(text)) });
+    let mut node =
+        map().with("origins", if texts == ["*"] { text("*") } else { list(texts.iter().map(text)) });
     let mut used = Vec::from_iter(origins);
     if let Some(config) = config {
         for (word, field) in [("methods", "methods"), ("headers", "headers"), ("exposed_headers", "expose")] {

@@ -14,21 +14,33 @@ use crate::marks::Marks;
 use crate::names::{name, unused};
 use crate::yaml::{Node, list, map, text};
 
+/// How Kong compares routes: the kinds of tests, expressions and plain hosts, headers, the priority of expressions, the length of the
+/// path. More comes first.
+type Order = (Reverse<usize>, Reverse<usize>, Reverse<usize>, Reverse<i64>, Reverse<usize>);
+
 /// One path of a route of Kong: a route of the gateway.
 struct Candidate<'e, 'a> {
     route: &'e Route<'a>,
     path: Option<(Path, &'a Field)>,
     headers: Vec<(String, String)>,
-    order: (Reverse<usize>, Reverse<usize>, Reverse<usize>, Reverse<i64>, Reverse<usize>),
+    order: Order,
 }
 
 /// The section `routes`.
-pub(super) fn routes<'a>(entities: &Entities<'a>, sections: &mut Sections<'a>, by_tilde: bool, marks: &mut Marks) -> Node {
+pub(super) fn routes<'a>(
+    entities: &Entities<'a>,
+    sections: &mut Sections<'a>,
+    by_tilde: bool,
+    marks: &mut Marks,
+) -> Node {
     let mut candidates = Vec::new();
     for route in &entities.routes {
         marks.converted(route.field.number, "routes");
         if let Some(field) = route.field.get("expression") {
-            marks.unsupported(field.number, "expressions of Kong: write `match` with host, path, methods, headers and query");
+            marks.unsupported(
+                field.number,
+                "expressions of Kong: write `match` with host, path, methods, headers and query",
+            );
             marks.unsupported(route.field.number, "left out: its expression decides");
             continue;
         }
@@ -38,9 +50,12 @@ pub(super) fn routes<'a>(entities: &Entities<'a>, sections: &mut Sections<'a>, b
     let mut names: Vec<String> = Vec::new();
     let mut out = Vec::new();
     for candidate in &candidates {
-        let several = candidates.iter().filter(|other| std::ptr::eq(other.route, candidate.route)).count() > 1;
+        let several =
+            candidates.iter().filter(|other| std::ptr::eq(other.route, candidate.route)).count() > 1;
         let word = candidate.path.as_ref().filter(|_| several).map_or("", |(path, _)| path.word());
-        let name = unused(&name(&format!("{} {word}", candidate.route.name)), &|name| names.iter().any(|known| known == name));
+        let name = unused(&name(&format!("{} {word}", candidate.route.name)), &|name| {
+            names.iter().any(|known| known == name)
+        });
         match node(candidate, &name, entities, sections, marks) {
             Ok(node) => {
                 names.push(name);
@@ -57,7 +72,10 @@ fn candidates_of<'e, 'a>(route: &'e Route<'a>, by_tilde: bool, marks: &mut Marks
     let field = route.field;
     let hosts = field.get("hosts").map_or_else(Vec::new, Field::texts);
     let headers = field.get("headers").map_or(&[] as &[_], |headers| headers.entries());
-    let kinds = ["methods", "hosts", "paths", "snis", "headers"].iter().filter(|word| field.get(word).is_some()).count();
+    let kinds = ["methods", "hosts", "paths", "snis", "headers"]
+        .iter()
+        .filter(|word| field.get(word).is_some())
+        .count();
     let plain_hosts = usize::from(!hosts.is_empty() && !hosts.iter().any(|host| host.contains('*')));
     let priority = field.text_of("regex_priority").and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
     if let Some(field) = field.get("regex_priority") {
@@ -72,7 +90,12 @@ fn candidates_of<'e, 'a>(route: &'e Route<'a>, by_tilde: bool, marks: &mut Marks
         marks.converted(values.number, "match.headers");
         combinations = combinations
             .iter()
-            .flat_map(|one| values.texts().into_iter().map(|value| one.iter().cloned().chain([(name.clone(), value.to_owned())]).collect()))
+            .flat_map(|one| {
+                values
+                    .texts()
+                    .into_iter()
+                    .map(|value| one.iter().cloned().chain([(name.clone(), value.to_owned())]).collect())
+            })
             .take(64)
             .collect();
     }
@@ -103,7 +126,13 @@ fn candidates_of<'e, 'a>(route: &'e Route<'a>, by_tilde: bool, marks: &mut Marks
 
 type Lost<'a> = (&'a Field, String);
 
-fn node<'a>(candidate: &Candidate<'_, 'a>, name: &str, entities: &Entities<'a>, sections: &mut Sections<'a>, marks: &mut Marks) -> Result<Node, Lost<'a>> {
+fn node<'a>(
+    candidate: &Candidate<'_, 'a>,
+    name: &str,
+    entities: &Entities<'a>,
+    sections: &mut Sections<'a>,
+    marks: &mut Marks,
+) -> Result<Node, Lost<'a>> {
     let Candidate { route, path, headers, .. } = candidate;
     let field = route.field;
     let mut place = map();
@@ -141,7 +170,12 @@ fn node<'a>(candidate: &Candidate<'_, 'a>, name: &str, entities: &Entities<'a>, 
 }
 
 /// The fields of a route behind its `match`.
-fn action<'a>(candidate: &Candidate<'_, 'a>, entities: &Entities<'a>, sections: &mut Sections<'a>, marks: &mut Marks) -> Result<Vec<(String, Node)>, Lost<'a>> {
+fn action<'a>(
+    candidate: &Candidate<'_, 'a>,
+    entities: &Entities<'a>,
+    sections: &mut Sections<'a>,
+    marks: &mut Marks,
+) -> Result<Vec<(String, Node)>, Lost<'a>> {
     let route = candidate.route;
     let mut fields: Vec<(String, Node)> = Vec::new();
     protocols(route.field, marks);
@@ -152,7 +186,10 @@ fn action<'a>(candidate: &Candidate<'_, 'a>, entities: &Entities<'a>, sections: 
         let mut respond = map().with("status", text(value("status_code").unwrap_or("503")));
         if let Some(body) = value("body") {
             respond.insert("body", text(body));
-            respond.insert("content_type", text(value("content_type").unwrap_or("application/json; charset=utf-8")));
+            respond.insert(
+                "content_type",
+                text(value("content_type").unwrap_or("application/json; charset=utf-8")),
+            );
         } else if let Some(message) = value("message") {
             respond.insert("body", text(format!("{{\"message\":\"{}\"}}", message.replace('"', "\\\""))));
             respond.insert("content_type", text("application/json; charset=utf-8"));
@@ -164,7 +201,8 @@ fn action<'a>(candidate: &Candidate<'_, 'a>, entities: &Entities<'a>, sections: 
         let service = &entities.services[number];
         marks.converted(service.field.number, "an upstream");
         let target = Target::of(service).map_err(|why| (service.field, why))?;
-        let name = sections.upstreams.used(service, number, &target, marks).map_err(|why| (service.field, why))?;
+        let name =
+            sections.upstreams.used(service, number, &target, marks).map_err(|why| (service.field, why))?;
         fields.push(("upstream".to_owned(), sourced(service.field, text(name))));
         let strips = route.field.text_of("strip_path") != Some("false");
         if let Some(field) = route.field.get("strip_path") {
@@ -187,7 +225,9 @@ fn action<'a>(candidate: &Candidate<'_, 'a>, entities: &Entities<'a>, sections: 
         match sections.upstreams.host_of(&target).filter(|_| !keeps_host) {
             Some(host) => {
                 marks.report.note("without preserve_host Kong sends the host of the service as Host, and so do these routes (request_headers.set.Host). Remove that line where the server should see the client's Host");
-                fields.push(("request_headers".to_owned(), map().with("set", map().with("Host", text(host)))));
+                let changes = map().with("set", map().with("Host", text(host)));
+                accepted::field(None, "request_headers", &changes).map_err(|why| (service.field, why))?;
+                fields.push(("request_headers".to_owned(), changes));
             }
             None if !keeps_host => marks.report.note("Kong sends the address of the target as Host, unless the upstream has host_header; here the servers of such upstreams get the client's Host"),
             None => {}
@@ -226,11 +266,17 @@ fn protocols(route: &Field, marks: &mut Marks) {
         }
     }
     if let Some(field) = route.get("https_redirect_status_code") {
-        marks.unsupported(field.number, "write a route with `redirect: \"https://{host}{path}\"` for the listener without TLS");
+        marks.unsupported(
+            field.number,
+            "write a route with `redirect: \"https://{host}{path}\"` for the listener without TLS",
+        );
     }
     if let Some(field) = route.get("path_handling") {
         match field.text() {
-            Some("v1") => marks.approximated(field.number, "the paths of service and request are joined by one slash, as with v0"),
+            Some("v1") => marks.approximated(
+                field.number,
+                "the paths of service and request are joined by one slash, as with v0",
+            ),
             _ => marks.converted(field.number, "the path of the service comes first"),
         }
     }

@@ -3,13 +3,22 @@
 use super::entities::{Entities, Person, Plugin, Route};
 
 /// The plugin of a name for the requests of a route, of a consumer or of anybody without one of its own.
-pub(super) fn plugin<'e, 'a>(entities: &'e Entities<'a>, name: &str, route: &Route<'a>, consumer: Option<&Person<'a>>) -> Option<&'e Plugin<'a>> {
+pub(super) fn plugin<'e, 'a>(
+    entities: &'e Entities<'a>,
+    name: &str,
+    route: &Route<'a>,
+    consumer: Option<&Person<'a>>,
+) -> Option<&'e Plugin<'a>> {
     let applies = |plugin: &&Plugin<'a>| plugin.name == name && fits(entities, plugin, route, consumer);
     entities.plugins.iter().filter(applies).max_by_key(|plugin| rank(plugin))
 }
 
 /// The consumers with a plugin of their own for the requests of a route.
-pub(super) fn consumers<'e, 'a>(entities: &'e Entities<'a>, name: &str, route: &Route<'a>) -> Vec<(&'e Person<'a>, &'e Plugin<'a>)> {
+pub(super) fn consumers<'e, 'a>(
+    entities: &'e Entities<'a>,
+    name: &str,
+    route: &Route<'a>,
+) -> Vec<(&'e Person<'a>, &'e Plugin<'a>)> {
     let own = entities.consumers.iter().filter_map(|person| {
         let found = plugin(entities, name, route, Some(person))?;
         found.consumer.is_some().then_some((person, found))
@@ -17,10 +26,19 @@ pub(super) fn consumers<'e, 'a>(entities: &'e Entities<'a>, name: &str, route: &
     own.collect()
 }
 
-fn fits(entities: &Entities<'_>, plugin: &Plugin<'_>, route: &Route<'_>, consumer: Option<&Person<'_>>) -> bool {
-    let of_route = plugin.route.as_ref().is_none_or(|name| *name == route.name || route.field.text_of("id") == Some(name));
+fn fits(
+    entities: &Entities<'_>,
+    plugin: &Plugin<'_>,
+    route: &Route<'_>,
+    consumer: Option<&Person<'_>>,
+) -> bool {
+    let of_route = plugin
+        .route
+        .as_ref()
+        .is_none_or(|name| *name == route.name || route.field.text_of("id") == Some(name));
     let service = route.service.map(|number| &entities.services[number]);
-    let of_service = plugin.service.as_ref().is_none_or(|name| service.is_some_and(|service| service.is(name)));
+    let of_service =
+        plugin.service.as_ref().is_none_or(|name| service.is_some_and(|service| service.is(name)));
     let of_consumer = plugin.consumer.as_ref().is_none_or(|name| {
         consumer.is_some_and(|person| entities.consumer(name).is_some_and(|known| known.name == person.name))
     });

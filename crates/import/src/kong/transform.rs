@@ -8,14 +8,23 @@ use crate::yaml::{Node, list, map, text};
 /// The changes of headers of a plugin, as `request_headers` or `response_headers`.
 pub(super) fn headers(config: &Field, field: &str, marks: &mut Marks) -> Node {
     let mut node = map();
-    let words = [("remove", "remove", None), ("replace", "set", Some("it is set, also where the client or server sent none")), ("add", "set", Some("it replaces one that is there; Kong leaves that one")), ("append", "add", None)];
+    let words = [
+        ("remove", "remove", None),
+        ("replace", "set", Some("it is set, also where the client or server sent none")),
+        ("add", "set", Some("it replaces one that is there; Kong leaves that one")),
+        ("append", "add", None),
+    ];
     for (word, verb, differs) in words {
         let Some(lines) = config.at(&[word, "headers"]) else { continue };
         let mut lost = None;
         for line in lines.texts() {
             let (name, value) = line.split_once(':').unwrap_or((line, ""));
             let (name, value) = (name.trim(), crate::names::literal(value.trim()));
-            let one = if verb == "remove" { map().with(verb, list([text(name)])) } else { map().with(verb, map().with(name, text(&value))) };
+            let one = if verb == "remove" {
+                map().with(verb, list([text(name)]))
+            } else {
+                map().with(verb, map().with(name, text(&value)))
+            };
             if value.contains("$(") {
                 lost = Some("templates of Kong: write variables such as {client_ip}".to_owned());
                 continue;

@@ -36,7 +36,9 @@ impl Target {
                 let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("`{url}` is not a URL"))?;
                 let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
                 let (host, port) = match authority.rsplit_once(':') {
-                    Some((host, port)) => (host, Some(port.parse().map_err(|_| format!("`{port}` is not a port"))?)),
+                    Some((host, port)) => {
+                        (host, Some(port.parse().map_err(|_| format!("`{port}` is not a port"))?))
+                    }
                     None => (authority, None),
                 };
                 Self { scheme: scheme.to_owned(), host: host.to_owned(), port, path: path.to_owned() }
@@ -75,7 +77,9 @@ impl<'a> Upstreams<'a> {
 
     /// The Host that Kong sends to a service without `preserve_host`; `None` if it depends on the target.
     pub(super) fn host_of(&self, target: &Target) -> Option<String> {
-        let Some(balancer) = self.balancers.iter().find(|field| field.text_of("name") == Some(target.host.as_str())) else {
+        let Some(balancer) =
+            self.balancers.iter().find(|field| field.text_of("name") == Some(target.host.as_str()))
+        else {
             return Some(target.authority());
         };
         let only = || match balancer.get("targets").map(Field::items) {
@@ -89,12 +93,19 @@ impl<'a> Upstreams<'a> {
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn used(&mut self, service: &Service<'a>, number: usize, target: &Target, marks: &mut Marks) -> Result<String, String> {
+    pub(super) fn used(
+        &mut self,
+        service: &Service<'a>,
+        number: usize,
+        target: &Target,
+        marks: &mut Marks,
+    ) -> Result<String, String> {
         if let Some((_, name, _)) = self.found.iter().find(|(known, ..)| *known == number) {
             return Ok(name.clone());
         }
         let field = service.field;
-        let balancer = self.balancers.iter().copied().find(|field| field.text_of("name") == Some(target.host.as_str()));
+        let balancer =
+            self.balancers.iter().copied().find(|field| field.text_of("name") == Some(target.host.as_str()));
         let scheme = if target.tls() { "https" } else { "http" };
         let mut servers = Vec::new();
         let mut node = map();
@@ -104,7 +115,13 @@ impl<'a> Upstreams<'a> {
                 servers.extend(targets(balancer, scheme, marks));
             }
             None => {
-                let port = target.port.unwrap_or(if field.get("url").is_some() && !target.tls() { 80 } else if target.tls() { 443 } else { 80 });
+                let port = target.port.unwrap_or(if field.get("url").is_some() && !target.tls() {
+                    80
+                } else if target.tls() {
+                    443
+                } else {
+                    80
+                });
                 let source = field.get("url").or_else(|| field.get("host")).unwrap_or(field);
                 servers.push(sourced(source, text(format!("{scheme}://{}:{port}", target.host))));
             }
@@ -149,11 +166,13 @@ impl<'a> Upstreams<'a> {
 
 fn targets(balancer: &Field, scheme: &str, marks: &mut Marks) -> Vec<Node> {
     let items = balancer.get("targets").map_or(&[] as &[Field], Field::items);
-    let weight = |field: &Field| field.text_of("weight").and_then(|weight| weight.parse::<u64>().ok()).unwrap_or(100);
+    let weight =
+        |field: &Field| field.text_of("weight").and_then(|weight| weight.parse::<u64>().ok()).unwrap_or(100);
     let common = items.iter().map(weight).fold(0, divisor).max(1);
     let most = items.iter().map(weight).max().unwrap_or(1) / common;
     let scale = most.div_ceil(1000).max(1);
     let mut out = Vec::new();
+    let mut addresses: Vec<&str> = Vec::new();
     for item in items {
         let Some(target) = item.get("target") else { continue };
         let address = target.text().unwrap_or_default();
@@ -162,9 +181,19 @@ fn targets(balancer: &Field, scheme: &str, marks: &mut Marks) -> Vec<Node> {
             marks.all(item, crate::Outcome::Ignored, "weight 0: it gets no requests");
             continue;
         }
+        if addresses.contains(&address) {
+            marks.all(
+                item,
+                crate::Outcome::Approximated,
+                "left out: another target has this address; raise the weight of that one",
+            );
+            continue;
+        }
+        addresses.push(address);
         let url = format!("{scheme}://{}{}", address, if address.contains(':') { "" } else { ":8000" });
         let share = (weight / common / scale).max(1);
-        let node = if share == 1 { text(url) } else { map().with("url", text(url)).with("weight", text(share)) };
+        let node =
+            if share == 1 { text(url) } else { map().with("url", text(url)).with("weight", text(share)) };
         match accepted::upstream_field("servers", &list([node.clone()]), false) {
             Ok(()) => {
                 marks.all(item, crate::Outcome::Converted, "a server of its upstream");
@@ -198,11 +227,21 @@ fn balancing(balancer: &Field, node: &mut Node, marks: &mut Marks) {
     if let Some(field) = algorithm {
         match field.text() {
             Some("latency") => marks.approximated(field.number, "balance: least_requests"),
-            Some("consistent-hashing") if balance.is_none() => marks.unsupported(field.number, "it hashes by something that has no key: `balance: {hash: KEY}`"),
+            Some("consistent-hashing") if balance.is_none() => marks
+                .unsupported(field.number, "it hashes by something that has no key: `balance: {hash: KEY}`"),
             _ => marks.converted(field.number, "balance"),
         }
     }
-    for word in ["hash_on", "hash_on_header", "hash_on_cookie", "hash_on_query_arg", "hash_fallback", "hash_fallback_header", "hash_on_cookie_path", "slots"] {
+    for word in [
+        "hash_on",
+        "hash_on_header",
+        "hash_on_cookie",
+        "hash_on_query_arg",
+        "hash_fallback",
+        "hash_fallback_header",
+        "hash_on_cookie_path",
+        "slots",
+    ] {
         if let Some(field) = balancer.get(word) {
             match word {
                 "slots" => marks.ignored(field.number, "a hash needs no slots"),
@@ -211,17 +250,26 @@ fn balancing(balancer: &Field, node: &mut Node, marks: &mut Marks) {
             }
         }
     }
-    if let Some(balance) = balance.filter(|balance| accepted::upstream_field("balance", balance, false).is_ok()) {
+    if let Some(balance) =
+        balance.filter(|balance| accepted::upstream_field("balance", balance, false).is_ok())
+    {
         node.insert("balance", balance);
     }
     if let Some(active) = balancer.at(&["healthchecks", "active"]) {
         let interval = active.at(&["healthy", "interval"]).and_then(Field::text).filter(|text| *text != "0");
-        let failures = ["http_failures", "tcp_failures", "timeouts"].iter().find_map(|word| active.at(&["unhealthy", word])?.text());
+        let failures = ["http_failures", "tcp_failures", "timeouts"]
+            .iter()
+            .find_map(|word| active.at(&["unhealthy", word])?.text());
         match interval {
             None => marks.all(active, crate::Outcome::Ignored, "its interval is 0: it is off"),
             Some(interval) => {
-                let mut health = map().with("path", text(active.text_of("http_path").unwrap_or("/"))).with("every", text(format!("{interval}s")));
-                for (word, value) in [("healthy", active.at(&["healthy", "successes"]).and_then(Field::text)), ("unhealthy", failures)] {
+                let mut health = map()
+                    .with("path", text(active.text_of("http_path").unwrap_or("/")))
+                    .with("every", text(format!("{interval}s")));
+                for (word, value) in [
+                    ("healthy", active.at(&["healthy", "successes"]).and_then(Field::text)),
+                    ("unhealthy", failures),
+                ] {
                     if let Some(value) = value.filter(|value| *value != "0") {
                         health.insert(word, text(value));
                     }
@@ -240,7 +288,11 @@ fn balancing(balancer: &Field, node: &mut Node, marks: &mut Marks) {
         }
     }
     if let Some(passive) = balancer.at(&["healthchecks", "passive"]) {
-        marks.all(passive, crate::Outcome::Approximated, "`ejection` of the upstream: after 5 failures in a row, unless it says otherwise");
+        marks.all(
+            passive,
+            crate::Outcome::Approximated,
+            "`ejection` of the upstream: after 5 failures in a row, unless it says otherwise",
+        );
     }
 }
 
@@ -261,9 +313,13 @@ fn hash(balancer: &Field) -> Option<String> {
 /// Kong waits for 60 seconds unless the service says otherwise.
 fn timeouts(service: &Field, marks: &mut Marks) -> Node {
     let mut node = map();
-    let of = |word: &str| service.text_of(word).and_then(|text| text.parse::<u64>().ok()).filter(|ms| *ms > 0).unwrap_or(60_000);
-    let shown = |ms: u64| if ms % 1000 == 0 { format!("{}s", ms / 1000) } else { format!("{ms}ms") };
-    for (word, fields) in [("connect_timeout", ["connect", "connect"]), ("read_timeout", ["response", "idle"])] {
+    let of = |word: &str| {
+        service.text_of(word).and_then(|text| text.parse::<u64>().ok()).filter(|ms| *ms > 0).unwrap_or(60_000)
+    };
+    let shown = |ms: u64| if ms.is_multiple_of(1000) { format!("{}s", ms / 1000) } else { format!("{ms}ms") };
+    for (word, fields) in
+        [("connect_timeout", ["connect", "connect"]), ("read_timeout", ["response", "idle"])]
+    {
         for field in fields {
             let value = text(shown(of(word)));
             match accepted::upstream_field("timeouts", &map().with(field, value.clone()), false) {
