@@ -167,8 +167,19 @@ fn bounded(condition: Condition) -> Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::haproxy::parse;
-    use crate::haproxy::tests::NoFiles;
+    use crate::haproxy::parse::parse;
+
+    struct NoFiles;
+
+    impl Files for NoFiles {
+        fn read(&self, path: &str) -> Result<String, String> {
+            Err(path.to_owned())
+        }
+
+        fn glob(&self, _: &str) -> Vec<String> {
+            Vec::new()
+        }
+    }
 
     #[test]
     fn conditions_are_alternatives() {

@@ -219,7 +219,9 @@ fn limit(used: &Use, period: u64, by_request: bool, exempted: &dyn Fn(&str) -> b
             return Err("the gateway has no limit on new connections: limit requests (`http_req_rate`), and see max_connections_per_ip of the listener".to_owned());
         }
         "conn_cur" => {
-            return Err("only as a `reject` of new connections, or tracked by an http-request rule".to_owned());
+            return Err(
+                "only as a `reject` of new connections, or tracked by an http-request rule".to_owned()
+            );
         }
         "bytes_out_rate" | "bytes_in_rate" => {
             return Err("bytes: a limit with `cost: {bytes: response}` or `{bytes: request}`".to_owned());

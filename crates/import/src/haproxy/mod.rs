@@ -34,12 +34,12 @@ use self::route::routes;
 use self::rules::{Rules, steps};
 use self::units::{duration, milliseconds};
 use self::walk::{Facts, Leaf, Walker};
+use crate::accepted;
 use crate::files::Files;
 use crate::marks::Marks;
 use crate::names::{name, unused};
-use crate::report::Outcome;
+use crate::report::{Imported, Outcome, Report};
 use crate::yaml::{Node, map, text};
-use crate::{Imported, accepted};
 
 /// Converts the text of a haproxy.cfg. Files of patterns and certificates that it names are read by `files`.
 ///
@@ -288,7 +288,7 @@ fn timeouts(whole: &[Section], listening: &[Listener], marks: &mut Marks) -> Nod
 }
 
 /// Writes all lines to the report, in their order.
-fn finish(written: &[Section], lost: &[Option<(Outcome, String)>], mut marks: Marks) -> crate::Report {
+fn finish(written: &[Section], lost: &[Option<(Outcome, String)>], mut marks: Marks) -> Report {
     for (section, lost) in written.iter().zip(lost) {
         let line = &section.line;
         marks.report(line.id, &line.source, &line.shown, &|| match section.kind() {

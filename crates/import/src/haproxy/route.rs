@@ -6,6 +6,7 @@ use super::walk::{Effect, Leaf};
 use crate::accepted;
 use crate::marks::Marks;
 use crate::names::{name, unused};
+use crate::report::Source;
 use crate::yaml::{Node, list, map, text};
 
 /// The section `routes`. With `named`, listeners have routes of their own.
@@ -112,7 +113,7 @@ pub(super) fn same_response(found: &mut [Vec<Leaf>]) -> Node {
     changes(&first).comment(sources(first.iter().map(|header| &header.source)))
 }
 
-fn sources<'a>(sources: impl Iterator<Item = &'a crate::Source>) -> String {
+fn sources<'a>(sources: impl Iterator<Item = &'a Source>) -> String {
     let mut all: Vec<String> = sources.map(ToString::to_string).collect();
     all.dedup();
     all.join(", ")

@@ -136,7 +136,9 @@ pub(super) fn server(line: &Line, default: &[String]) -> Result<Server, (Outcome
                     }
                     flag if FLAGS.contains(&flag) => {}
                     other => {
-                        return Err(unsupported(format!("left out: `{other}` of a server has no equivalent")));
+                        return Err(unsupported(format!(
+                            "left out: `{other}` of a server has no equivalent"
+                        )));
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A machine without files.
-pub(super) struct NoFiles;
+struct NoFiles;
 
 impl Files for NoFiles {
     fn read(&self, path: &str) -> Result<String, String> {

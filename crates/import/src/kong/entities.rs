@@ -1,9 +1,19 @@
 //! Services, routes, consumers and plugins, wherever they are written.
 
-use super::Consumer;
 use crate::fields::{Field, Value};
 use crate::marks::Marks;
 use crate::names::name;
+use crate::report::Outcome;
+use crate::yaml::Node;
+
+/// A consumer with its keys, for the file of consumers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consumer {
+    /// Its name.
+    pub name: String,
+    /// Its keys, as they are sent.
+    pub keys: Vec<String>,
+}
 
 /// A service.
 pub(super) struct Service<'a> {
@@ -85,10 +95,10 @@ impl<'a> Entities<'a> {
                 match number {
                     Some(number) => marks.all(
                         written,
-                        crate::Outcome::Converted,
+                        Outcome::Converted,
                         &format!("the upstream of {}", found.services[number].name),
                     ),
-                    None => marks.all(written, crate::Outcome::Unsupported, "there is no such service"),
+                    None => marks.all(written, Outcome::Unsupported, "there is no such service"),
                 }
             }
             found.add_route(field, number, marks);
@@ -149,7 +159,7 @@ impl<'a> Entities<'a> {
             };
             for word in ["service", "route", "consumer", "enabled"] {
                 if let Some(written) = field.get(word) {
-                    marks.all(written, crate::Outcome::Converted, "what the plugin is for");
+                    marks.all(written, Outcome::Converted, "what the plugin is for");
                 }
             }
             self.plugins.push(plugin);
@@ -232,4 +242,9 @@ pub(super) fn conceal(field: &mut Field) {
             }
         }
     }
+}
+
+/// A text of a field with the line it comes from.
+pub(super) fn sourced(field: &Field, node: Node) -> Node {
+    node.source(&field.source)
 }

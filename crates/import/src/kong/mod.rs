@@ -14,24 +14,17 @@ mod scope;
 mod transform;
 mod upstream;
 
+pub use self::entities::Consumer;
+
 use self::entities::Entities;
 use self::limits::Limits;
 use self::plugins::Access;
-use self::route::routes;
+use self::route::{Sections, routes};
 use self::upstream::Upstreams;
-use crate::Imported;
-use crate::fields::{Field, Fields, mistake, report};
+use crate::fields::{Fields, mistake, report};
 use crate::marks::Marks;
-use crate::yaml::{Node, list, map, text};
-
-/// A consumer with its keys, for the file of consumers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Consumer {
-    /// Its name.
-    pub name: String,
-    /// Its keys, as they are sent.
-    pub keys: Vec<String>,
-}
+use crate::report::Imported;
+use crate::yaml::{list, map, text};
 
 /// The result of an import.
 #[derive(Clone, Debug)]
@@ -40,13 +33,6 @@ pub struct KongImport {
     pub imported: Imported,
     /// The consumers of the file consumers.yaml, which the gateway.yaml names if there are any.
     pub consumers: Vec<Consumer>,
-}
-
-/// The sections that routes add to.
-struct Sections<'a> {
-    limits: Limits<'a>,
-    upstreams: Upstreams<'a>,
-    access: Access,
 }
 
 /// Converts the text of a kong.yaml.
@@ -113,9 +99,4 @@ pub fn import_text(path: &str, input: &str) -> Result<KongImport, String> {
     let yaml = file.file(&[comment]);
     let report = report(marks, &documents, &known::rest);
     Ok(KongImport { imported: Imported { yaml, report }, consumers })
-}
-
-/// A text of a field with the line it comes from.
-fn sourced(field: &Field, node: Node) -> Node {
-    node.source(&field.source)
 }

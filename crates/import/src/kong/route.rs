@@ -2,17 +2,26 @@
 
 use std::cmp::Reverse;
 
-use super::Sections;
-use super::entities::{Entities, Route};
+use super::entities::{Entities, Route, sourced};
+use super::known;
+use super::limits::Limits;
 use super::path::{Path, host};
-use super::plugins::applying;
-use super::upstream::Target;
-use super::{scope, sourced};
+use super::plugins::{Access, applying};
+use super::scope;
+use super::upstream::{Target, Upstreams};
 use crate::accepted;
 use crate::fields::Field;
 use crate::marks::Marks;
 use crate::names::{name, unused};
+use crate::report::Outcome;
 use crate::yaml::{Node, list, map, text};
+
+/// The sections that routes add to.
+pub(super) struct Sections<'a> {
+    pub(super) limits: Limits<'a>,
+    pub(super) upstreams: Upstreams<'a>,
+    pub(super) access: Access,
+}
 
 /// How Kong compares routes: the kinds of tests, expressions and plain hosts, headers, the priority of expressions, the length of the
 /// path. More comes first.
@@ -195,7 +204,7 @@ fn action<'a>(
             respond.insert("content_type", text("application/json; charset=utf-8"));
         }
         accepted::field(None, "respond", &respond).map_err(|why| (plugin.field, why))?;
-        marks.all(plugin.field, crate::Outcome::Converted, "respond");
+        marks.all(plugin.field, Outcome::Converted, "respond");
         fields.push(("respond".to_owned(), respond.source(&plugin.field.source)));
     } else if let Some(number) = route.service {
         let service = &entities.services[number];
@@ -250,7 +259,7 @@ fn action<'a>(
             fields.push(("reject".to_owned(), reject));
         }
     }
-    super::known::plugins(&applying(entities, route), marks);
+    known::plugins(&applying(entities, route), marks);
     Ok(fields)
 }
 

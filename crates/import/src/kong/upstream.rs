@@ -1,11 +1,11 @@
 //! Services, and upstreams with their targets.
 
-use super::entities::{Entities, Service};
-use super::sourced;
+use super::entities::{Entities, Service, sourced};
 use crate::accepted;
 use crate::fields::Field;
 use crate::marks::Marks;
 use crate::names::{name, unused};
+use crate::report::Outcome;
 use crate::yaml::{Node, boolean, list, map, text};
 
 /// All upstreams of a file.
@@ -178,13 +178,13 @@ fn targets(balancer: &Field, scheme: &str, marks: &mut Marks) -> Vec<Node> {
         let address = target.text().unwrap_or_default();
         let weight = weight(item);
         if weight == 0 {
-            marks.all(item, crate::Outcome::Ignored, "weight 0: it gets no requests");
+            marks.all(item, Outcome::Ignored, "weight 0: it gets no requests");
             continue;
         }
         if addresses.contains(&address) {
             marks.all(
                 item,
-                crate::Outcome::Approximated,
+                Outcome::Approximated,
                 "left out: another target has this address; raise the weight of that one",
             );
             continue;
@@ -196,10 +196,10 @@ fn targets(balancer: &Field, scheme: &str, marks: &mut Marks) -> Vec<Node> {
             if share == 1 { text(url) } else { map().with("url", text(url)).with("weight", text(share)) };
         match accepted::upstream_field("servers", &list([node.clone()]), false) {
             Ok(()) => {
-                marks.all(item, crate::Outcome::Converted, "a server of its upstream");
+                marks.all(item, Outcome::Converted, "a server of its upstream");
                 out.push(sourced(target, node));
             }
-            Err(why) => marks.all(item, crate::Outcome::Unsupported, &format!("left out: {why}")),
+            Err(why) => marks.all(item, Outcome::Unsupported, &format!("left out: {why}")),
         }
     }
     out
@@ -261,7 +261,7 @@ fn balancing(balancer: &Field, node: &mut Node, marks: &mut Marks) {
             .iter()
             .find_map(|word| active.at(&["unhealthy", word])?.text());
         match interval {
-            None => marks.all(active, crate::Outcome::Ignored, "its interval is 0: it is off"),
+            None => marks.all(active, Outcome::Ignored, "its interval is 0: it is off"),
             Some(interval) => {
                 let mut health = map()
                     .with("path", text(active.text_of("http_path").unwrap_or("/")))
@@ -280,9 +280,9 @@ fn balancing(balancer: &Field, node: &mut Node, marks: &mut Marks) {
                 match accepted::upstream_field("health", &health, false) {
                     Ok(()) => {
                         node.insert("health", health.source(&active.source));
-                        marks.all(active, crate::Outcome::Converted, "health");
+                        marks.all(active, Outcome::Converted, "health");
                     }
-                    Err(why) => marks.all(active, crate::Outcome::Unsupported, &why),
+                    Err(why) => marks.all(active, Outcome::Unsupported, &why),
                 }
             }
         }
@@ -290,7 +290,7 @@ fn balancing(balancer: &Field, node: &mut Node, marks: &mut Marks) {
     if let Some(passive) = balancer.at(&["healthchecks", "passive"]) {
         marks.all(
             passive,
-            crate::Outcome::Approximated,
+            Outcome::Approximated,
             "`ejection` of the upstream: after 5 failures in a row, unless it says otherwise",
         );
     }
