@@ -45,6 +45,8 @@ pub(super) enum Action {
     OwnServers,
     /// It cannot be converted, for this reason.
     Lost(String),
+    /// The same of a rule that protects what is behind it.
+    Protect(&'static str),
     /// It needs no conversion, for this reason.
     Needless(&'static str),
 }
@@ -201,7 +203,7 @@ fn request(line: &Line, files: &dyn Files) -> Action {
         "replace-path" | "replace-uri" | "replace-pathq" => rewrite(
             map().with("match", text(around(line.word(2)))).with("to", text(replacement(line.word(3)))),
         ),
-        "auth" => lost("passwords of a userlist: use auth.api_key with consumers, or auth.check"),
+        "auth" => Action::Protect("passwords of a userlist: use auth.api_key with consumers, or auth.check"),
         "set-log-level" | "capture" | "set-nice" | "set-tos" | "set-mark" | "wait-for-body"
         | "wait-for-handshake" | "normalize-uri" | "disable-l7-retry" | "set-timeout" | "strict-mode" => {
             Action::Needless(

@@ -203,6 +203,8 @@ impl Walker<'_> {
                             continue;
                         }
                     },
+                    // A rule that denies all but those who pass a test.
+                    Kind::Unsupported(_) if literal.negated && protects(&step.action) => None,
                     Kind::Unsupported(why) => {
                         lost = Some(why.clone());
                         continue;
@@ -240,6 +242,7 @@ impl Walker<'_> {
         let conditional = !always(rest);
         match &step.action {
             Action::Lost(why) => self.marks.unsupported(step.line, why.clone()),
+            Action::Protect(why) => self.close(step, why, state),
             Action::Needless(why) => self.marks.ignored(step.line, *why),
             Action::Deny(denial) => {
                 for clause in rest {
@@ -337,8 +340,20 @@ impl Walker<'_> {
                 .filter(|literal| literal.negated == negated && !matches!(literal.kind, Kind::Counter(_)));
             of.map(|literal| literal.kind.clone()).collect()
         };
+        let protected = clause.iter().find_map(|literal| match &literal.kind {
+            Kind::Unsupported(why) => Some(why.as_str()),
+            _ => None,
+        });
+        if let Some(why) = protected {
+            self.close(step, why, state);
+            return Ok(());
+        }
         let (within, outside) = (sources(false), sources(true));
         match counters.as_slice() {
+            [] if within.is_empty() && state.effect.allow.is_some() => {
+                self.close(step, "two rules admit different clients: write one list for both", state);
+                Ok(())
+            }
             [] if within.len() == 1 && outside.is_empty() => {
                 let list = self.lists.named(&within[0], &step.source, "denied");
                 if !state.effect.deny.contains(&list) {
@@ -385,6 +400,16 @@ impl Walker<'_> {
             _ => false,
         };
         self.sections.iter().flat_map(|rules| &rules.steps).any(tracks)
+    }
+
+    /// Denies everybody in place of a rule that admits only those who pass a test, so that nothing that was protected becomes public.
+    fn close(&mut self, step: &Step, why: &str, state: &mut State) {
+        let everybody = Kind::Source(vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()]);
+        let list = self.lists.named(&everybody, &step.source, "everybody");
+        if !state.effect.deny.contains(&list) {
+            state.effect.deny.push(list);
+        }
+        self.marks.unsupported(step.line, format!("its routes deny everybody until you replace it: {why}"));
     }
 
     fn said_list(&mut self, step: &Step, denial: &Denial, field: &str, state: &State) {
@@ -434,6 +459,11 @@ impl Walker<'_> {
             None => self.marks.converted(step.line, text),
         }
     }
+}
+
+/// Whether a rule refuses requests.
+fn protects(action: &Action) -> bool {
+    matches!(action, Action::Deny(_) | Action::Protect(_))
 }
 
 /// Whether a condition holds in any case.

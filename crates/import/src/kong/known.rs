@@ -21,7 +21,7 @@ const IGNORED: [(&str, &str); 3] = [
 /// Plugins that this importer converts.
 const CONVERTED: &str = "rate-limiting key-auth ip-restriction cors request-size-limiting request-transformer response-transformer request-termination";
 
-/// Plugins without an equivalent.
+/// Plugins without an equivalent. The first four lines decide who may send requests.
 const UNSUPPORTED: [(&str, &str); 12] = [
     ("jwt openid-connect jwt-signer", "tokens: auth.jwt, with the issuer and its keys"),
     ("oauth2 oauth2-introspection", "opaque tokens: auth.introspection"),
@@ -46,6 +46,12 @@ const UNSUPPORTED: [(&str, &str); 12] = [
     ("grpc-web grpc-gateway", "the gateway does not translate gRPC"),
 ];
 
+/// Whether a plugin without an equivalent admits only some requests.
+pub(super) fn protects(name: &str) -> bool {
+    let access = UNSUPPORTED[..4].iter().map(|(words, _)| *words).any(|words| listed(words, name));
+    access && !listed(CONVERTED, name)
+}
+
 /// Says of the plugins of a route what nothing else has said.
 pub(super) fn plugins(applying: &[&Plugin<'_>], marks: &mut Marks) {
     for plugin in applying {
@@ -68,7 +74,7 @@ fn listed(words: &str, word: &str) -> bool {
 }
 
 /// What becomes of a plugin that is not converted.
-fn of(name: &str) -> (Outcome, String) {
+pub(super) fn of(name: &str) -> (Outcome, String) {
     let find = |list: &[(&str, &str)]| {
         list.iter().find(|(words, _)| listed(words, name)).map(|(_, text)| (*text).to_owned())
     };

@@ -1,6 +1,7 @@
 //! Plugins other than rate-limiting: who sends a request, who may, and what is changed.
 
 use super::entities::{Entities, Plugin, Route};
+use super::known;
 use super::scope;
 use super::transform;
 use crate::accepted;
@@ -136,9 +137,27 @@ impl Access {
                     marks.converted(plugin.field.number, "changes of its routes");
                     push(fields, "response_headers", transform::headers(config, "response_headers", marks));
                 }
+                _ if known::protects(plugin.name) => {
+                    let (_, why) = known::of(plugin.name);
+                    let text = format!("its routes deny everybody until you replace it: {why}");
+                    marks.unsupported(plugin.field.number, text);
+                    self.close(plugin.field, fields);
+                }
                 _ => {}
             }
         }
+    }
+
+    /// Denies everybody on a route.
+    fn close(&mut self, source: &Field, fields: &mut Vec<(String, Node)>) {
+        let networks = vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()];
+        let name = "everybody".to_owned();
+        if !self.lists.iter().any(|(known, ..)| *known == name) {
+            let node = list(networks.iter().map(text)).source(&source.source);
+            self.lists.push((name.clone(), networks, node));
+        }
+        fields.retain(|(field, _)| field != "deny");
+        fields.push(("deny".to_owned(), list([text(name)])));
     }
 
     fn restriction(
@@ -155,8 +174,11 @@ impl Access {
             if let Some(wrong) =
                 networks.iter().find(|network| sluicegate_config::parse_network(network).is_err())
             {
-                marks.unsupported(found.number, format!("left out: `{wrong}` is not a network"));
-                continue;
+                let text =
+                    format!("its routes deny everybody until you replace it: `{wrong}` is not a network");
+                marks.unsupported(found.number, text);
+                self.close(found, fields);
+                return;
             }
             if networks.is_empty() {
                 marks.ignored(found.number, "it is empty");
