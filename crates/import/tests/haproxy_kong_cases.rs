@@ -67,6 +67,17 @@ fn results_are_as_written() {
     assert!(differ.is_empty(), "not as written (UPDATE=1 writes what is now):\n{}", differ.join("\n"));
 }
 
+/// The example in the manual is what the importer writes.
+#[test]
+fn the_manual_shows_a_real_result() {
+    let manual = include_str!("../../../docs/import-haproxy-kong.md");
+    let block = |begin: &str| manual.split(begin).nth(1).unwrap().split("```").next().unwrap();
+    let (source, expected) = (block("```text\ndefaults"), block("```yaml\n"));
+    let case = Case(PathBuf::new());
+    let found = haproxy::import_text(&case, "haproxy.cfg", &format!("defaults{source}"), &|_| None).unwrap();
+    assert_eq!(found.yaml, expected);
+}
+
 #[test]
 fn every_line_of_haproxy_is_in_the_report() {
     for case in cases("haproxy") {

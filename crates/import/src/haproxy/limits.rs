@@ -153,6 +153,11 @@ impl Limits {
         Ok(name)
     }
 
+    /// Whether any limit counts requests of a period.
+    pub(super) fn counts_rates(&self) -> bool {
+        self.found.iter().any(|(used, ..)| used.data.ends_with("_rate"))
+    }
+
     /// The limits that count in the entry of a tracked key.
     pub(super) fn count_in(&self, tracked: &Tracked) -> Vec<&str> {
         let same = |used: &Use| used.table == tracked.table && used.key == tracked.key;

@@ -103,7 +103,12 @@ pub fn import_text(
     let response = route::same_response(&mut found);
     let routes = routes(&listening, &found, named, &upstreams, &mut marks);
     let timeouts = timeouts(&whole, &listening, &mut marks);
-    marks.report.note("HAProxy estimates a rate from two periods, and so do limits only roughly: here a request counts for exactly the period, refused ones included. A client that was far above a limit is admitted up to one period sooner than in HAProxy");
+    if limits.counts_rates() {
+        marks.report.note(
+            "HAProxy estimates a rate from the current period and the one before; here a request counts for exactly the period. Refused \
+             requests count in both. A client that was far above a limit is admitted up to one period sooner than in HAProxy",
+        );
+    }
     let upstreams = upstreams.into_iter().fold(map(), |all, (_, name, node)| all.with(name, node)).block();
     let file = map()
         .with("listen", listen::section(listening, named))
