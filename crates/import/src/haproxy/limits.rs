@@ -143,6 +143,12 @@ impl Limits {
             wanted = name(&format!("{}-{}", used.table, used.above));
         }
         let name = unused(&wanted, &taken);
+        if used.above > LONGEST_LOG && used.data.ends_with("_rate") {
+            marks.report.note(format!(
+                "limit {name} is a sliding_window, because a sliding_log of {} requests takes much memory: refused requests do not count in it",
+                used.above
+            ));
+        }
         if used.data == "http_err_rate" || used.data == "http_fail_rate" {
             marks.report.note(format!(
                 "limit {name} counts answers of the servers; {} of HAProxy counts malformed requests, too",
