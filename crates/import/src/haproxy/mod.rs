@@ -1,7 +1,7 @@
 //! haproxy.cfg.
 //!
 //! `lexer` and `parse` read the sections; `units`, `format`, `place`, `criterion` and `acl` convert values and conditions; `answer`,
-//! `rules`, `limits` and `lists` convert rules, `listen`, `server` and `backend` addresses; `walk` makes routes of rules; `known`
+//! `rules`, `limits` and `lists` convert rules, `listen`, `server` and `backend` addresses; `walk` makes routes of rules, a `tree` first; `known`
 //! explains the rest.
 
 mod acl;
@@ -21,6 +21,7 @@ mod rules;
 mod server;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod units;
 mod walk;
 
@@ -32,8 +33,9 @@ use self::listen::{Bases, Listener, listeners};
 use self::lists::Lists;
 use self::route::routes;
 use self::rules::{Rules, steps};
+use self::tree::Leaf;
 use self::units::{duration, milliseconds};
-use self::walk::{Facts, Leaf, Walker};
+use self::walk::{Facts, Walker};
 use crate::accepted;
 use crate::files::Files;
 use crate::marks::Marks;

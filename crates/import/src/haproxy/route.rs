@@ -2,7 +2,7 @@
 
 use super::listen::Listener;
 use super::rules::changes;
-use super::walk::{Effect, Leaf};
+use super::tree::{Effect, Leaf};
 use crate::accepted;
 use crate::marks::Marks;
 use crate::names::{name, unused};

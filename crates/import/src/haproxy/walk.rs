@@ -10,36 +10,13 @@ use super::criterion::Kind;
 use super::limits::{Limits, Tracked, key};
 use super::lists::Lists;
 use super::place::{Narrowed, Place, Test};
-use super::rules::{Action, Denial, Header, Rules, Step};
+use super::rules::{Action, Denial, Rules, Step};
+use super::tree::{Effect, Leaf, Tree, flatten, same};
 use crate::marks::Marks;
-use crate::report::{Outcome, Source};
-use crate::yaml::Node;
+use crate::report::Outcome;
 
 /// The largest number of routes of a frontend.
 const ROUTES: usize = 400;
-
-/// What a route does.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Effect {
-    /// `respond` or `redirect`, and its value.
-    pub(super) answer: Option<(&'static str, Node, Source)>,
-    /// The section with its servers, and the line that chooses it.
-    pub(super) backend: Option<(String, Source)>,
-    pub(super) limits: Vec<(String, Source)>,
-    pub(super) deny: Vec<String>,
-    pub(super) allow: Option<Vec<String>>,
-    pub(super) request: Vec<Header>,
-    pub(super) response: Vec<Header>,
-    pub(super) rewrite: Option<(Node, Source)>,
-    pub(super) reject: Option<Node>,
-}
-
-/// A route: where it is, and what it does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Leaf {
-    pub(super) place: Place,
-    pub(super) effect: Effect,
-}
 
 /// The state of a walk.
 #[derive(Clone, Default)]
@@ -49,11 +26,6 @@ struct State {
     exempt: Vec<String>,
     /// The status of refusals by limits.
     refused: Option<u16>,
-}
-
-enum Tree {
-    Leaf(Box<Leaf>),
-    Split(Test, Box<Tree>, Box<Tree>),
 }
 
 /// What is known of a listener.
@@ -479,25 +451,4 @@ fn addresses(rest: &Condition, negated: bool) -> Option<Vec<Kind>> {
     let fits = if negated { rest.len() == 1 } else { rest.iter().all(|clause| clause.len() == 1) };
     let all = rest.iter().flatten();
     (fits && all.clone().all(is_address)).then(|| all.map(|literal| literal.kind.clone()).collect())
-}
-
-/// Whether two trees do the same, wherever they are.
-fn same(one: &Tree, other: &Tree) -> bool {
-    match (one, other) {
-        (Tree::Leaf(a), Tree::Leaf(b)) => a.effect == b.effect,
-        (Tree::Split(a, yes, no), Tree::Split(b, other_yes, other_no)) => {
-            a == b && same(yes, other_yes) && same(no, other_no)
-        }
-        _ => false,
-    }
-}
-
-fn flatten(tree: Tree, out: &mut Vec<Leaf>) {
-    match tree {
-        Tree::Leaf(leaf) => out.push(*leaf),
-        Tree::Split(_, yes, no) => {
-            flatten(*yes, out);
-            flatten(*no, out);
-        }
-    }
 }
