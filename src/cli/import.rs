@@ -50,7 +50,7 @@ pub(super) enum Command {
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The first file, or a folder with nginx.conf in it; - for standard input
+    /// The first file, or the folder that nginx.conf, haproxy.cfg or kong.yaml is in; - for standard input
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     path: PathBuf,
     /// Write the gateway.yaml to a file instead of standard output
