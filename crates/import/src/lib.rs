@@ -5,10 +5,9 @@
 //! and opens neither file nor socket.
 //!
 //! The modules, from bottom to top: `report` (what became of each directive), `yaml` (the gateway.yaml as it is written), `files`,
-//! `names`, `marks` (what was said of a part so far), `fields` (sources in YAML), and one folder for each source.
+//! `accepted` and `regex` (what the gateway accepts), `names`, `marks` (what was said of a part so far), `fields` (sources in YAML), and
+//! one folder for each source.
 
-#[path = "nginx/accepted.rs"]
-#[allow(clippy::duplicate_mod, reason = "the importer of nginx has it as its own module")]
 mod accepted;
 mod fields;
 mod files;
@@ -17,8 +16,6 @@ pub mod kong;
 mod marks;
 mod names;
 pub mod nginx;
-#[path = "nginx/regex.rs"]
-#[allow(clippy::duplicate_mod, reason = "the importer of nginx has it as its own module")]
 mod regex;
 mod report;
 mod yaml;
