@@ -1,14 +1,18 @@
 //! `sluicegate import`
 
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueHint;
 
 use super::output::{FAILED, INVALID, fail, print, say};
+use sluicegate_base::file_watch::{hex, sha256};
 use sluicegate_gateway::resources;
-use sluicegate_import::{Files, Imported, Outcome, matches_glob, nginx};
+use sluicegate_import::kong::{self, Consumer};
+use sluicegate_import::{Files, Imported, Outcome, haproxy, matches_glob, nginx};
 
 #[derive(clap::Subcommand)]
 #[command(
@@ -25,11 +29,28 @@ pub(super) enum Command {
                       sluicegate import nginx nginx.conf --strict --json > /dev/null"
     )]
     Nginx(Args),
+    /// Convert a configuration of HAProxy
+    #[command(
+        after_help = "Variables of the environment in the file have the values that they have now.\n\n\
+                      Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a line is unsupported.\n\n\
+                      Examples:\n  sluicegate import haproxy /etc/haproxy/haproxy.cfg > gateway.yaml\n  \
+                      sluicegate import haproxy /etc/haproxy -o gateway.yaml --report report.txt\n  \
+                      cat *.cfg | sluicegate import haproxy - -o gateway.yaml --report"
+    )]
+    Haproxy(Args),
+    /// Convert a declarative configuration of Kong
+    #[command(
+        after_help = "With -o, the keys of consumers are written to consumers.yaml beside the result, as their SHA-256.\n\n\
+                      Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\n\
+                      Examples:\n  sluicegate import kong kong.yaml -o gateway.yaml --report report.txt\n  \
+                      deck gateway dump -o - | sluicegate import kong - -o gateway.yaml --report"
+    )]
+    Kong(Args),
 }
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The first file, or a folder with nginx.conf in it; - for standard input
+    /// The first file, or the folder that nginx.conf, haproxy.cfg or kong.yaml is in; - for standard input
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     path: PathBuf,
     /// Write the gateway.yaml to a file instead of standard output
@@ -79,8 +100,12 @@ fn matching(folder: &str, name: &str) -> Vec<String> {
 }
 
 pub(super) fn run(command: &Command) -> ExitCode {
-    let Command::Nginx(args) = command;
-    let imported = match read(&args.path) {
+    let (args, imported) = match command {
+        Command::Nginx(args) => (args, read_nginx(&args.path)),
+        Command::Haproxy(args) => (args, read_haproxy(&args.path)),
+        Command::Kong(args) => (args, read_kong(args)),
+    };
+    let imported = match imported {
         Ok(imported) => imported,
         Err(message) => {
             say(message);
@@ -90,21 +115,75 @@ pub(super) fn run(command: &Command) -> ExitCode {
     finish(args, &imported)
 }
 
-fn read(path: &Path) -> Result<Imported, String> {
+fn read_nginx(path: &Path) -> Result<Imported, String> {
+    let (name, text) = first_file(path, "/etc/nginx/nginx.conf", "nginx.conf")?;
+    nginx::import_text(&Disk, &name, &text)
+}
+
+fn read_haproxy(path: &Path) -> Result<Imported, String> {
+    let (name, text) = first_file(path, "haproxy.cfg", "haproxy.cfg")?;
+    haproxy::import_text(&Disk, &name, &text, &|name| std::env::var(name).ok())
+}
+
+fn read_kong(args: &Args) -> Result<Imported, String> {
+    let (name, text) = first_file(&args.path, "kong.yaml", "kong.yaml")?;
+    let found = kong::import_text(&name, &text)?;
+    if !found.consumers.is_empty() {
+        write_consumers(args, &found.consumers)?;
+    }
+    Ok(found.imported)
+}
+
+/// Writes the file of consumers beside the result. It replaces none.
+fn write_consumers(args: &Args, consumers: &[Consumer]) -> Result<(), String> {
+    let Some(output) = &args.output else {
+        let shown = consumers.len();
+        say(format_args!(
+            "{shown} consumers are not written: with -o FILE they are, to consumers.yaml beside it\n"
+        ));
+        return Ok(());
+    };
+    let path = output.with_file_name("consumers.yaml");
+    let mut text = String::new();
+    for consumer in consumers {
+        let keys: Vec<_> = consumer
+            .keys
+            .iter()
+            .map(|key| format!("    - sha256:{}\n", hex(&sha256(key.as_bytes()))))
+            .collect();
+        text += &format!("- name: {}\n  keys:\n{}", serde_json::json!(consumer.name), keys.concat());
+    }
+    let mut options = fs::OpenOptions::new();
+    let written = options
+        .write(true)
+        .create_new(true)
+        .mode(0o640)
+        .open(&path)
+        .and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| {
+        format!(
+            "sluicegate: cannot write {}: {error}\n  help: move the file that is there, and import again\n",
+            path.display()
+        )
+    })
+}
+
+/// The name and the text of a file; of standard input, which is called `piped`; or of the file `usual` in a folder.
+fn first_file(path: &Path, piped: &str, usual: &str) -> Result<(String, String), String> {
     if path.as_os_str() == "-" {
         let text =
             std::io::read_to_string(std::io::stdin()).map_err(|error| format!("cannot read: {error}\n"))?;
-        return nginx::import_text(&Disk, "/etc/nginx/nginx.conf", &text);
+        return Ok((piped.to_owned(), text));
     }
-    let file = if path.is_dir() { path.join("nginx.conf") } else { path.to_owned() };
+    let file = if path.is_dir() { path.join(usual) } else { path.to_owned() };
     let Some(name) = file.to_str() else {
         return Err(format!("{} is not a name in UTF-8\n", file.display()));
     };
     let text = Disk.read(name).map_err(|error| {
-        let help = "name nginx.conf, the folder that it is in, or - for standard input";
+        let help = format!("name {usual}, the folder that it is in, or - for standard input");
         format!("sluicegate: cannot read {name}: {error}\n  help: {help}\n")
     })?;
-    nginx::import_text(&Disk, name, &text)
+    Ok((name.to_owned(), text))
 }
 
 /// Checks and writes a result, its report, and the summary.

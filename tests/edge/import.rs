@@ -1,7 +1,9 @@
-//! `sluicegate import nginx`, and what its results do beside the real nginx: the same requests get the same statuses, or the report
-//! has named the difference.
+//! `sluicegate import`, and what its results do beside the real nginx and HAProxy: the same requests get the same statuses, or the
+//! report has named the difference. Those of Kong answer as its documentation says.
 
 mod comparison;
+mod haproxy;
+mod kong;
 mod nginx;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +16,12 @@ use crate::harness::folder::text;
 /// The folder of the cases.
 fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/import/nginx")
+}
+
+/// The folders of the cases of a source.
+fn cases_of(source: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/import").join(source);
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
 const CONFIG: &str = "events {}\nhttp {\n  limit_req_zone $binary_remote_addr zone=one:1m rate=10r/s;\n  server {\n    listen 8080;\n    \

@@ -5,10 +5,18 @@
 //! and opens neither file nor socket.
 //!
 //! The modules, from bottom to top: `report` (what became of each directive), `yaml` (the gateway.yaml as it is written), `files`,
-//! and one folder for each source.
+//! `accepted` and `regex` (what the gateway accepts), `names`, `marks` (what was said of a part so far), `fields` (sources in YAML), and
+//! one folder for each source.
 
+mod accepted;
+mod fields;
 mod files;
+pub mod haproxy;
+pub mod kong;
+mod marks;
+mod names;
 pub mod nginx;
+mod regex;
 mod report;
 mod yaml;
 

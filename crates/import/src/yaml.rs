@@ -110,6 +110,33 @@ impl Node {
         self
     }
 
+    /// The list with one more item.
+    ///
+    /// # Panics
+    /// It is not a list.
+    #[must_use]
+    pub fn and(mut self, item: Self) -> Self {
+        let Value::List(items) = &mut self.value else { panic!("only lists have items") };
+        items.push(item);
+        self
+    }
+
+    /// The items of a list; none of anything else.
+    pub fn into_items(self) -> Vec<Self> {
+        match self.value {
+            Value::List(items) => items,
+            Value::Text(_) | Value::Boolean(_) | Value::Map(_) => Vec::new(),
+        }
+    }
+
+    /// The text, if it is one.
+    pub fn as_text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            Value::Boolean(_) | Value::List(_) | Value::Map(_) => None,
+        }
+    }
+
     /// The comment behind it.
     pub fn comment_text(&self) -> Option<String> {
         self.comment.clone()

@@ -1,4 +1,4 @@
-//! The same requests to nginx and to a gateway with the result of its import.
+//! The same requests to nginx or HAProxy and to a gateway with the result of its import.
 //!
 //! `requests.txt` of a case has lines such as these; the requests of a line are sent at once:
 //!
@@ -10,7 +10,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -18,26 +18,72 @@ use rustls::ClientConfig;
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
-use super::cases;
-use super::nginx::{Nginx, PORTS, UPSTREAM, installed};
+use super::haproxy::{self, Haproxy};
+use super::nginx::{self, Nginx, PORTS, UPSTREAM};
+use super::{cases, cases_of};
 use crate::harness::tls::{Authority, TlsClient};
 use crate::harness::{Setup, Stopwatch, Upstream, deadline, in_parallel, sleep};
 
 /// Requests of one line that took longer were not sent at once: a limit may have admitted one more meanwhile.
 const AT_ONCE: Duration = Duration::from_millis(400);
 
+/// The path of health checks, which come at other times.
+const HEALTH: &str = "/healthz";
+
 /// How often a case is played, until the machine was fast enough.
 const TRIES: usize = 5;
 
 /// A line of requests.txt.
-enum Line {
+pub(super) enum Line {
     Send(Burst),
     Wait(Duration),
     Differs(String),
 }
 
+/// The program that a configuration is for.
+#[derive(Clone, Copy)]
+enum Peer {
+    Nginx(&'static str),
+    Haproxy(&'static str),
+}
+
+/// It is running.
+enum Running {
+    Nginx(Nginx),
+    Haproxy(Haproxy),
+}
+
+impl Peer {
+    fn start(self, case: &Path, replace: &dyn Fn(&str) -> String) -> Running {
+        match self {
+            Self::Nginx(program) => Running::Nginx(Nginx::start(program, case, replace)),
+            Self::Haproxy(program) => Running::Haproxy(Haproxy::start(program, case, replace)),
+        }
+    }
+
+    /// The status of refusals without one in the configuration, and what the report says of it.
+    fn default_refusal(self) -> (u16, &'static str) {
+        match self {
+            Self::Nginx(_) => (503, "refused requests are answered 429 with Retry-After; nginx answers 503"),
+            Self::Haproxy(_) => (
+                403,
+                "refused requests are answered 429 with Retry-After where the rule names no status; HAProxy answers 403",
+            ),
+        }
+    }
+}
+
+impl Running {
+    fn addresses(&self) -> [SocketAddr; 2] {
+        match self {
+            Self::Nginx(nginx) => nginx.addresses,
+            Self::Haproxy(haproxy) => haproxy.addresses,
+        }
+    }
+}
+
 /// Requests that are sent at once.
-struct Burst {
+pub(super) struct Burst {
     count: usize,
     method: String,
     target: String,
@@ -49,7 +95,7 @@ struct Burst {
     held: bool,
 }
 
-fn lines(text: &str) -> Vec<Line> {
+pub(super) fn lines(text: &str) -> Vec<Line> {
     text.lines().map(|line| line.trim()).filter(|line| !line.is_empty()).map(parsed).collect()
 }
 
@@ -89,7 +135,11 @@ fn parsed(line: &str) -> Line {
 }
 
 /// The statuses of each line, in order, and whether all were sent at once.
-fn play(lines: &[Line], addresses: [SocketAddr; 2], tls: &Arc<ClientConfig>) -> (Vec<Vec<u16>>, bool) {
+pub(super) fn play(
+    lines: &[Line],
+    addresses: [SocketAddr; 2],
+    tls: &Arc<ClientConfig>,
+) -> (Vec<Vec<u16>>, bool) {
     let mut in_time = true;
     let mut statuses = Vec::new();
     for line in lines {
@@ -138,7 +188,7 @@ fn send(burst: &Burst, address: SocketAddr, tls: &Arc<ClientConfig>) -> u16 {
 }
 
 /// Answers 200; `/slow` in a path holds a request for long enough that others come meanwhile.
-fn upstream() -> Upstream {
+pub(super) fn upstream() -> Upstream {
     Upstream::scripted(|exchange| {
         if exchange.seen.target.contains("slow") {
             sleep(Duration::from_secs(1));
@@ -148,7 +198,7 @@ fn upstream() -> Upstream {
 }
 
 /// An authority with the certificate of `api.example.com`.
-static AUTHORITY: LazyLock<(Arc<ClientConfig>, String, String)> = LazyLock::new(|| {
+pub(super) static AUTHORITY: LazyLock<(Arc<ClientConfig>, String, String)> = LazyLock::new(|| {
     let authority = Authority::new();
     let signed = authority.sign(&["api.example.com"]);
     (Arc::new(authority.client(None)), signed.cert, signed.key)
@@ -156,70 +206,88 @@ static AUTHORITY: LazyLock<(Arc<ClientConfig>, String, String)> = LazyLock::new(
 
 /// The targets that an upstream has got, in the order of the alphabet.
 fn targets(upstream: &Upstream) -> Vec<String> {
-    let mut targets: Vec<_> =
-        upstream.seen().iter().map(|seen| format!("{} {}", seen.method, seen.target)).collect();
+    let seen = upstream.seen();
+    let asked = seen.iter().filter(|seen| seen.target != HEALTH);
+    let mut targets: Vec<_> = asked.map(|seen| format!("{} {}", seen.method, seen.target)).collect();
     targets.sort();
     targets
 }
 
 /// What both answered, and what reached their upstreams.
 struct Played {
-    nginx: Vec<Vec<u16>>,
+    peer: Vec<Vec<u16>>,
     gateway: Vec<Vec<u16>>,
     targets: [Vec<String>; 2],
     in_time: bool,
 }
 
-fn played(program: &str, case: &Path, lines: &[Line]) -> Played {
+fn played(peer: Peer, case: &Path, lines: &[Line]) -> Played {
     let (tls, cert, key) = &*AUTHORITY;
     let certificates = TempDir::new().unwrap();
     std::fs::write(certificates.path().join("api.pem"), cert).unwrap();
     std::fs::write(certificates.path().join("api.key"), key).unwrap();
+    std::fs::write(certificates.path().join("site.pem"), format!("{cert}{key}")).unwrap();
     let servers = [upstream(), upstream()];
     let replace = |text: &str, upstream: &Upstream| {
         let folder = certificates.path().display().to_string();
-        text.replace(UPSTREAM, &upstream.address.to_string()).replace("/etc/nginx/tls", &folder)
+        let text = text.replace(UPSTREAM, &upstream.address.to_string());
+        text.replace("/etc/nginx/tls", &folder).replace("/etc/haproxy/tls", &folder)
     };
-    let nginx = Nginx::start(program, case, &|text| replace(text, &servers[0]));
+    let running = peer.start(case, &|text| replace(text, &servers[0]));
     let mut yaml = replace(&std::fs::read_to_string(case.join("gateway.yaml")).unwrap(), &servers[1]);
     for (port, name) in PORTS.iter().zip(["{edge}", "{edge2}"]) {
         yaml = yaml.replace(&format!("0.0.0.0:{port}"), &format!("\"{name}\""));
     }
-    let gateway = Setup::default().start(&yaml);
-    let (of_nginx, of_gateway) = std::thread::scope(|scope| {
-        let first = scope.spawn(|| play(lines, nginx.addresses, tls));
+    let gateway = files_of(case)
+        .into_iter()
+        .fold(Setup::default(), |setup, (name, text)| setup.file(&name, &text))
+        .start(&yaml);
+    let (of_peer, of_gateway) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| play(lines, running.addresses(), tls));
         let second = play(lines, [gateway.edge, gateway.edge2], tls);
         (first.join().unwrap(), second)
     });
     Played {
-        in_time: of_nginx.1 && of_gateway.1,
-        nginx: of_nginx.0,
+        in_time: of_peer.1 && of_gateway.1,
+        peer: of_peer.0,
         gateway: of_gateway.0,
         targets: servers.each_ref().map(targets),
     }
 }
 
+/// The files beside the configuration of a case, such as lists of addresses.
+fn files_of(case: &Path) -> Vec<(String, String)> {
+    let paths = std::fs::read_dir(case).unwrap().map(|entry| entry.unwrap().path());
+    let files = paths.filter(|path| path.extension().is_some_and(|end| end == "lst"));
+    files
+        .map(|path| {
+            (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read_to_string(&path).unwrap())
+        })
+        .collect()
+}
+
 /// Compares one case; `None` if they agree.
-fn difference(program: &str, case: &Path) -> Option<String> {
+fn difference(program: Peer, case: &Path) -> Option<String> {
     let lines = lines(&std::fs::read_to_string(case.join("requests.txt")).unwrap());
     let report = std::fs::read_to_string(case.join("report.txt")).unwrap();
     let said = report.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut tries = std::iter::repeat_with(|| played(program, case, &lines)).take(TRIES);
-    let Some(Played { nginx, gateway, targets, .. }) = tries.find(|played| played.in_time) else {
+    let Some(Played { peer, gateway, targets, .. }) = tries.find(|played| played.in_time) else {
         return Some(format!("the requests of a line took longer than {AT_ONCE:?}, {TRIES} times"));
     };
-    // nginx's 503 is our 429, which the report says.
-    let named = said.contains("refused requests are answered 429 with Retry-After; nginx answers 503");
-    let mapped = |status: &u16| if named && *status == 503 { 429 } else { *status };
+    // Another status of refusals is our 429 if the report says so.
+    let (refusal, text) = program.default_refusal();
+    let named = said.contains(text);
+    let mapped = |status: &u16| if named && *status == refusal { 429 } else { *status };
     let (mut sent, mut differs, mut any_differs) = (0, None, false);
     for line in &lines {
         match line {
             Line::Wait(_) => {}
             Line::Differs(text) => differs = Some(text),
             Line::Send(burst) => {
-                let (one, two): (Vec<u16>, _) = (nginx[sent].iter().map(mapped).collect(), &gateway[sent]);
+                let (one, two): (Vec<u16>, _) = (peer[sent].iter().map(mapped).collect(), &gateway[sent]);
                 let shown = format!(
-                    "{} {} {}: nginx {one:?}, gateway {two:?}",
+                    "{} {} {}: its program {one:?}, gateway {two:?}",
                     burst.count, burst.method, burst.target
                 );
                 match differs.take() {
@@ -239,23 +307,38 @@ fn difference(program: &str, case: &Path) -> Option<String> {
     }
     let [one, two] = targets;
     (one != two && !any_differs)
-        .then(|| format!("the upstreams got {one:?} from nginx, and {two:?} from the gateway"))
+        .then(|| format!("the upstreams got {one:?} from its program, and {two:?} from the gateway"))
+}
+
+/// Compares all cases in a folder.
+fn compare(peer: Peer, mut folders: Vec<PathBuf>) {
+    folders.sort();
+    let differences: Vec<_> = folders
+        .chunks(4)
+        .flat_map(|chunk| in_parallel(chunk.len(), |at| (chunk[at].clone(), difference(peer, &chunk[at]))))
+        .filter_map(|(case, difference)| Some(format!("{}: {}", case.display(), difference?)))
+        .collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
 #[test]
 fn results_answer_as_nginx_does() {
-    let Some(program) = installed() else {
+    let Some(program) = nginx::installed() else {
         eprintln!("SKIPPED: nginx is not installed; the results of imports were not compared with it");
         return;
     };
-    let mut folders: Vec<_> =
-        std::fs::read_dir(cases()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    folders.sort();
+    let folders: Vec<_> = std::fs::read_dir(cases()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(folders.len() >= 20, "{}", folders.len());
-    let differences: Vec<_> = folders
-        .chunks(4)
-        .flat_map(|chunk| in_parallel(chunk.len(), |at| (chunk[at].clone(), difference(program, &chunk[at]))))
-        .filter_map(|(case, difference)| Some(format!("{}: {}", case.display(), difference?)))
-        .collect();
-    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    compare(Peer::Nginx(program), folders);
+}
+
+#[test]
+fn results_answer_as_haproxy_does() {
+    let Some(program) = haproxy::installed() else {
+        eprintln!("SKIPPED: HAProxy is not installed; the results of imports were not compared with it");
+        return;
+    };
+    let folders = cases_of("haproxy");
+    assert!(folders.len() >= 6, "{}", folders.len());
+    compare(Peer::Haproxy(program), folders);
 }

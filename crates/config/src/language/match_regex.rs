@@ -36,7 +36,7 @@ impl MatchRegex {
     ///
     /// # Errors
     /// If it is not a regular expression, or takes more than 64 KiB compiled.
-    pub(crate) fn new(text: &str, ignore_case: bool) -> Result<Self, Mistake> {
+    pub fn new(text: &str, ignore_case: bool) -> Result<Self, Mistake> {
         Ok(Self { text: text.to_owned(), whole: compile(text, whole(parse(text, ignore_case)?))? })
     }
 

@@ -1,8 +1,8 @@
 //! Who the client is, and which clients are admitted: `set_real_ip_from` and its relatives, `allow` and `deny`.
 
-use super::accepted;
 use super::context::{Context, Scope};
 use super::parse::Directive;
+use crate::accepted;
 use crate::yaml::{Node, list, map, text};
 
 /// The section `client_ip`, of the directives of `http` and of all servers.

@@ -1,12 +1,12 @@
 //! What a location does with a request: forwards it, answers it, or redirects it.
 
-use super::accepted;
 use super::context::{Context, Scope};
 use super::headers::{content_type, request_headers};
 use super::location::{Kind, Location, escaped};
 use super::parse::Directive;
 use super::template::Variables;
 use super::upstream::{Target, Upstreams};
+use crate::accepted;
 use crate::yaml::{Node, map, text};
 
 /// The action of a route.

@@ -1,7 +1,7 @@
 //! The `if` blocks of servers that can be decided in advance, or by the host: those that redirect to https or to another name.
 
-use super::accepted;
 use super::parse::Directive;
+use crate::accepted;
 use crate::yaml::{map, text};
 
 /// When the block applies.

@@ -1,10 +1,10 @@
 //! Zones and their uses: `limit_req` and `limit_conn`.
 
-use super::accepted;
 use super::context::{Context, Scope};
 use super::key::{Key, Lookup, key};
 use super::parse::Directive;
 use super::units::{flag, name, parameter, unused};
+use crate::accepted;
 use crate::report::Outcome;
 use crate::yaml::{Node, list, map, text};
 

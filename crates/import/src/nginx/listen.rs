@@ -1,9 +1,9 @@
 //! The addresses that servers listen on, and their TLS.
 
-use super::accepted;
 use super::context::{Context, Scope};
 use super::parse::Directive;
 use super::units::flag;
+use crate::accepted;
 use crate::report::Source;
 use crate::yaml::{Node, boolean, list, map, text};
 

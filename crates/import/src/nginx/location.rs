@@ -1,9 +1,9 @@
 //! The locations of a server, in the order in which the gateway has to try them.
 
-use super::accepted;
 use super::context::{Context, Scope};
 use super::parse::Directive;
-use super::regex::{regex, whole};
+use crate::accepted;
+use crate::regex::{regex, whole};
 use crate::yaml::{Node, map, text};
 
 /// A location, or the rest of a server that no location matches.

@@ -1,10 +1,9 @@
 //! nginx.conf, from a file with what it includes, or the output of `nginx -T`.
 //!
-//! `lexer`, `parse` and `load` read the directives; `context` has what is in force where, and what became of each; `units`, `accepted`, `regex`,
+//! `lexer`, `parse` and `load` read the directives; `context` has what is in force where, and what became of each; `units`,
 //! `template` and `key` convert values; `limits`, `upstream`, `access`, `listen`, `names`, `headers`, `location`, `conditions`, `action` and `server` convert
 //! the parts; `known` explains the rest.
 
-mod accepted;
 mod access;
 mod action;
 mod conditions;
@@ -19,7 +18,6 @@ mod load;
 mod location;
 mod names;
 mod parse;
-mod regex;
 mod server;
 mod template;
 mod units;
@@ -34,6 +32,7 @@ use self::listen::{listeners, section};
 use self::load::{Dump, load};
 use self::server::{MAX_BODY, Sections, routes};
 use self::upstream::Upstreams;
+use crate::accepted;
 use crate::files::Files;
 use crate::report::Imported;
 use crate::yaml::{Node, list, map, text};

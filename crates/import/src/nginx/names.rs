@@ -1,10 +1,10 @@
 //! The names of servers, and the order in which the gateway has to try them.
 
-use super::accepted;
 use super::context::{Context, Scope};
 use super::listen::Listener;
 use super::location::escaped;
-use super::regex::{regex, whole};
+use crate::accepted;
+use crate::regex::{regex, whole};
 use crate::yaml::{Node, map, text};
 
 /// The names of a server.

@@ -1,6 +1,5 @@
 //! The routes of servers: for each listener the servers by their names, and in each the locations.
 
-use super::accepted;
 use super::access::Lists;
 use super::action::{Action, action, permanent_rewrite, returned};
 use super::conditions::{Condition, condition};
@@ -14,6 +13,7 @@ use super::parse::Directive;
 use super::template::Variables;
 use super::units::{name, size, unused};
 use super::upstream::Upstreams;
+use crate::accepted;
 use crate::yaml::{Node, list, map, text};
 
 /// nginx refuses larger bodies unless `client_max_body_size` says otherwise.

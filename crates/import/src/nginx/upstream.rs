@@ -1,9 +1,9 @@
 //! `upstream` blocks and the servers of `proxy_pass` and `grpc_pass`.
 
-use super::accepted;
 use super::context::{Context, Scope};
 use super::parse::Directive;
 use super::units::{flag, milliseconds, name, parameter, time, unused};
+use crate::accepted;
 use crate::report::Source;
 use crate::yaml::{Node, boolean, list, map, text};
 

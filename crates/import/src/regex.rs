@@ -1,13 +1,13 @@
 //! Regular expressions of PCRE, as those of gateway.yaml.
 
-use super::accepted;
+use crate::accepted;
 use crate::yaml::{Node, map, text};
 
 /// The expression that matches a whole path where that of nginx finds a part of it.
 ///
 /// # Errors
 /// Why there is none.
-pub(super) fn whole(pattern: &str, ignore_case: bool) -> Result<String, String> {
+pub(crate) fn whole(pattern: &str, ignore_case: bool) -> Result<String, String> {
     let beyond = ["(?=", "(?!", "(?<=", "(?<!", "(?>", "(?R", "(?&", "*+", "++", "?+", "\\G", "\\K"];
     if let Some(found) = beyond.iter().find(|found| pattern.contains(**found)) {
         return Err(format!(
@@ -32,7 +32,7 @@ pub(super) fn whole(pattern: &str, ignore_case: bool) -> Result<String, String> 
 }
 
 /// `{regex: …}`
-pub(super) fn regex(pattern: &str) -> Node {
+pub(crate) fn regex(pattern: &str) -> Node {
     map().with("regex", text(pattern))
 }
 

@@ -42,7 +42,7 @@ fn file(file: &Node) -> Result<(), String> {
 ///
 /// # Errors
 /// The first message of `sluicegate check`.
-pub(super) fn matches(matches: &Node) -> Result<(), String> {
+pub(crate) fn matches(matches: &Node) -> Result<(), String> {
     field(None, "match", matches)
 }
 
@@ -50,7 +50,7 @@ pub(super) fn matches(matches: &Node) -> Result<(), String> {
 ///
 /// # Errors
 /// The first message of `sluicegate check`.
-pub(super) fn field(path: Option<Node>, name: &str, node: &Node) -> Result<(), String> {
+pub(crate) fn field(path: Option<Node>, name: &str, node: &Node) -> Result<(), String> {
     let mut route = map();
     if let Some(path) = path {
         route.insert("match", map().with("path", path));
@@ -66,7 +66,7 @@ pub(super) fn field(path: Option<Node>, name: &str, node: &Node) -> Result<(), S
 ///
 /// # Errors
 /// The first message of `sluicegate check`.
-pub(super) fn upstream_field(name: &str, node: &Node, tls: bool) -> Result<(), String> {
+pub(crate) fn upstream_field(name: &str, node: &Node, tls: bool) -> Result<(), String> {
     let upstream = match name {
         "servers" => map(),
         _ if tls => upstream_of("https://127.0.0.1:1"),
@@ -83,7 +83,7 @@ pub(super) fn upstream_field(name: &str, node: &Node, tls: bool) -> Result<(), S
 ///
 /// # Errors
 /// The first message of `sluicegate check`.
-pub(super) fn limit(limit: &Node) -> Result<(), String> {
+pub(crate) fn limit(limit: &Node) -> Result<(), String> {
     // A TLS listener with client certificates, for keys that need one.
     let route = map().with("limits", list([text("l")])).with("respond", map());
     with_sections(map(), map().with("l", limit.clone()), route)
@@ -93,7 +93,7 @@ pub(super) fn limit(limit: &Node) -> Result<(), String> {
 ///
 /// # Errors
 /// The first message of `sluicegate check`.
-pub(super) fn top_field(name: &str, node: &Node) -> Result<(), String> {
+pub(crate) fn top_field(name: &str, node: &Node) -> Result<(), String> {
     let route = map().with("respond", map().with("status", text(200)));
     let listen = if name == "listen" { node.clone() } else { list([text("127.0.0.1:80")]) };
     let top = map().with("listen", listen);

@@ -1,0 +1,291 @@
+//! The rules of a section, in the order in which HAProxy evaluates them.
+
+use super::acl::{Acls, Condition, Literal};
+use super::answer::{answer, redirect};
+use super::criterion::Kind;
+use super::format::{around, regsub, replacement, template};
+use super::parse::{Line, Section};
+use super::place::{Pattern, Test};
+use crate::accepted;
+use crate::files::Files;
+use crate::marks::Marks;
+use crate::report::Source;
+use crate::yaml::{Node, map, text};
+
+/// A change of a header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    /// `set`, `add` or `remove`.
+    pub(super) verb: &'static str,
+    pub(super) name: String,
+    pub(super) value: String,
+    pub(super) source: Source,
+}
+
+/// What a rule does.
+#[derive(Clone, Debug)]
+pub(super) enum Action {
+    Track {
+        slot: String,
+        sample: String,
+        table: Option<String>,
+        by_request: bool,
+    },
+    /// The answer of a refusal by a limit, and by the rule alone.
+    Deny(Box<Denial>),
+    /// Ends the rules of its section.
+    Allow,
+    /// Answers: the field of a route and its value.
+    Answer(&'static str, Node),
+    Request(Header),
+    Response(Header),
+    Rewrite(Node),
+    Backend(String),
+    /// The servers of a section `listen`.
+    OwnServers,
+    /// It cannot be converted, for this reason.
+    Lost(String),
+    /// The same of a rule that protects what is behind it.
+    Protect(&'static str),
+    /// It needs no conversion, for this reason.
+    Needless(&'static str),
+}
+
+/// What `deny` and its relatives answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Denial {
+    pub(super) word: String,
+    /// The status of the rule, and whether it is written in it.
+    pub(super) status: u16,
+    pub(super) given: bool,
+    pub(super) answer: Node,
+    pub(super) differs: Option<String>,
+}
+
+/// A rule.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) line: usize,
+    pub(super) source: Source,
+    pub(super) action: Action,
+    pub(super) condition: Condition,
+}
+
+/// The rules of a section.
+pub(super) struct Rules {
+    pub(super) name: String,
+    /// Whether it has servers: a frontend may have the name of a backend.
+    pub(super) serves: bool,
+    pub(super) steps: Vec<Step>,
+}
+
+/// The order in which the kinds of rules are evaluated.
+const ORDER: [&str; 7] = [
+    "monitor-uri",
+    "http-response",
+    "tcp-request",
+    "http-request",
+    "redirect",
+    "use_backend",
+    "default_backend",
+];
+
+/// Reads the rules of a section; its `defaults` have been added to it.
+pub(super) fn steps(section: &Section, files: &dyn Files, marks: &mut Marks) -> Vec<Step> {
+    let acls = Acls::of(section, files, marks);
+    let mut out = Vec::new();
+    for kind in ORDER {
+        for line in section
+            .lines
+            .iter()
+            .filter(|line| line.word(0).replace("http-after-response", "http-response") == kind)
+        {
+            let Some(action) = action(line, files) else { continue };
+            let from = line
+                .words
+                .iter()
+                .position(|word| word == "if" || word == "unless")
+                .unwrap_or(line.words.len());
+            let condition = match &action {
+                Action::Lost(_) | Action::Needless(_) => vec![Vec::new()],
+                _ if kind == "monitor-uri" => vec![vec![Literal {
+                    negated: false,
+                    kind: Kind::Route(Test::Path(vec![Pattern::Exact(line.word(1).to_owned())])),
+                }]],
+                _ => acls.condition(line, from, files, marks),
+            };
+            out.push(Step { line: line.id, source: line.source.clone(), action, condition });
+        }
+    }
+    if section.lines.iter().any(|line| line.word(0) == "server" || line.word(0) == "server-template")
+        && section.kind() == "listen"
+    {
+        let line = &section.line;
+        out.push(Step {
+            line: line.id,
+            source: line.source.clone(),
+            action: Action::OwnServers,
+            condition: vec![Vec::new()],
+        });
+    }
+    out
+}
+
+fn action(line: &Line, files: &dyn Files) -> Option<Action> {
+    let lost = |why: &str| Action::Lost(why.to_owned());
+    Some(match line.word(0) {
+        "monitor-uri" => match accepted::matches(&map().with("path", text(line.word(1)))) {
+            Ok(()) => Action::Answer("respond", map().with("status", text(200))),
+            Err(why) => Action::Lost(why),
+        },
+        "redirect" => redirect(line, 1).map_or_else(Action::Lost, |node| Action::Answer("redirect", node)),
+        "use_backend" if line.word(1).contains("%[") => {
+            lost("the name of the backend is computed: write a route for each")
+        }
+        "use_backend" | "default_backend" => Action::Backend(line.word(1).to_owned()),
+        "tcp-request" => match (line.word(1), line.word(2)) {
+            ("inspect-delay", _) => {
+                Action::Needless("the gateway always waits for the head of a request, up to timeouts.head")
+            }
+            ("connection" | "session", word) if word.starts_with("track-sc") => track(line, 2, false),
+            ("content", word) if word.starts_with("track-sc") => track(line, 2, true),
+            ("connection" | "session", "reject") if reads_connections(line) => return None,
+            (_, "reject") => denial(line, 2, files),
+            (_, "accept") => lost("the rules below it hold for these clients, too: use `exempt` of a limit"),
+            ("connection", "expect-proxy") => return None,
+            (_, other) => lost(&format!("`tcp-request … {other}` has no equivalent")),
+        },
+        "http-request" => request(line, files),
+        "http-response" | "http-after-response" => match (line.word(1), line.word(2), line.word(3)) {
+            ("set-header", name, value) => header("set", name, value, line, Action::Response),
+            ("add-header", name, value) => header("add", name, value, line, Action::Response),
+            ("del-header", name, _) => header("remove", name, "", line, Action::Response),
+            ("set-log-level" | "capture" | "set-var" | "unset-var", ..) => {
+                Action::Needless("it is about logs and variables of HAProxy")
+            }
+            (other, ..) => lost(&format!("answers are not changed by `{other}`")),
+        },
+        _ => return None,
+    })
+}
+
+/// Whether a rule rejects connections by their number, which a listener does.
+pub(super) fn reads_connections(line: &Line) -> bool {
+    line.words.iter().any(|word| word.contains("conn_cur"))
+}
+
+fn request(line: &Line, files: &dyn Files) -> Action {
+    let lost = |why: &str| Action::Lost(why.to_owned());
+    let word = line.word(1);
+    match word {
+        "deny" | "tarpit" | "reject" | "silent-drop" => denial(line, 1, files),
+        "allow" => Action::Allow,
+        "return" => match answer(line, 2, 200, files) {
+            Ok(answer) => Action::Answer("respond", answer.node),
+            Err(why) => Action::Lost(why),
+        },
+        "redirect" => redirect(line, 2).map_or_else(Action::Lost, |node| Action::Answer("redirect", node)),
+        "set-header" => match line.word(2).to_ascii_lowercase().as_str() {
+            "x-forwarded-proto" | "x-forwarded-for" | "x-forwarded-host" | "x-request-id" => {
+                Action::Needless("the gateway sets this header itself")
+            }
+            _ => header("set", line.word(2), line.word(3), line, Action::Request),
+        },
+        "add-header" => header("add", line.word(2), line.word(3), line, Action::Request),
+        "del-header" => header("remove", line.word(2), "", line, Action::Request),
+        "set-path" | "set-uri" => match regsub(line.word(2)) {
+            Some((pattern, to)) => rewrite(map().with("match", text(pattern)).with("to", text(to))),
+            None => match template(line.word(2)) {
+                Ok(to) => rewrite(text(to)),
+                Err(part) => Action::Lost(format!("there is no equivalent of {part} in a rewrite")),
+            },
+        },
+        "replace-path" | "replace-uri" | "replace-pathq" => rewrite(
+            map().with("match", text(around(line.word(2)))).with("to", text(replacement(line.word(3)))),
+        ),
+        "auth" => Action::Protect("passwords of a userlist: use auth.api_key with consumers, or auth.check"),
+        "set-log-level" | "capture" | "set-nice" | "set-tos" | "set-mark" | "wait-for-body"
+        | "wait-for-handshake" | "normalize-uri" | "disable-l7-retry" | "set-timeout" | "strict-mode" => {
+            Action::Needless(
+                "it is about logs, sockets and buffers of HAProxy, or the gateway always does it",
+            )
+        }
+        _ if word.starts_with("track-sc") => track(line, 1, true),
+        _ if word.starts_with("lua.") || word.starts_with("use-service") => lost(
+            "Lua and services inside HAProxy: use auth.check, a service of yours that decides on requests, or an upstream",
+        ),
+        _ if word.starts_with("set-var") || word.starts_with("unset-var") => lost(
+            "the gateway has no variables: rules that read it are left out, unless they are written with the sample itself",
+        ),
+        _ if word.starts_with("sc-") => lost(
+            "a counter or tag that rules set: `ban: {after: N, within: TIME, for: TIME}` of a limit refuses clients for a time",
+        ),
+        _ if word.starts_with("cache-") => lost("the gateway has no cache"),
+        "replace-header" | "replace-value" => lost("headers are set, added and removed, not edited"),
+        _ => lost(&format!("`http-request {word}` has no equivalent")),
+    }
+}
+
+fn rewrite(node: Node) -> Action {
+    match accepted::field(None, "rewrite", &node) {
+        Ok(()) => Action::Rewrite(node),
+        Err(why) => Action::Lost(why),
+    }
+}
+
+fn header(verb: &'static str, name: &str, value: &str, line: &Line, action: fn(Header) -> Action) -> Action {
+    let value = match template(value) {
+        Ok(value) => value,
+        Err(part) => return Action::Lost(format!("there is no equivalent of {part} in a header")),
+    };
+    let header = Header { verb, name: name.to_owned(), value, source: line.source.clone() };
+    let is_request = matches!(action(header.clone()), Action::Request(_));
+    let field = if is_request { "request_headers" } else { "response_headers" };
+    match accepted::field(None, field, &changes(std::slice::from_ref(&header))) {
+        Ok(()) => action(header),
+        Err(why) => Action::Lost(why),
+    }
+}
+
+/// Changes of headers as a field of a route.
+pub(super) fn changes(headers: &[Header]) -> Node {
+    let mut node = map();
+    for verb in ["remove", "set", "add"] {
+        let of = headers.iter().filter(|header| header.verb == verb);
+        let value = match verb {
+            "remove" => crate::yaml::list(of.map(|header| text(&header.name))),
+            _ => of.fold(map(), |all, header| all.with(&header.name, text(&header.value))),
+        };
+        if !value.is_empty() {
+            node.insert(verb, value);
+        }
+    }
+    node
+}
+
+/// `track-sc0 SAMPLE [table NAME]`
+fn track(line: &Line, at: usize, by_request: bool) -> Action {
+    let slot = line.word(at).trim_start_matches("track-sc").to_owned();
+    let table =
+        line.words.iter().position(|word| word == "table").map(|found| line.word(found + 1).to_owned());
+    Action::Track { slot, sample: line.word(at + 1).to_owned(), table, by_request }
+}
+
+fn denial(line: &Line, at: usize, files: &dyn Files) -> Action {
+    let word = line.word(at).to_owned();
+    let (default, differs) = match word.as_str() {
+        "tarpit" => (500, Some("it is answered at once; HAProxy waits for `timeout tarpit` first. `ban` of a limit keeps such clients away for a time".to_owned())),
+        "reject" | "silent-drop" => (403, Some("it is answered; HAProxy closes the connection without an answer".to_owned())),
+        _ => (403, None),
+    };
+    match answer(line, at + 1, default, files) {
+        Ok(answer) => Action::Deny(Box::new(Denial {
+            word,
+            status: answer.status,
+            given: answer.given,
+            answer: answer.node,
+            differs,
+        })),
+        Err(why) => Action::Lost(why),
+    }
+}

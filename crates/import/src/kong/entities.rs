@@ -1,0 +1,250 @@
+//! Services, routes, consumers and plugins, wherever they are written.
+
+use crate::fields::{Field, Value};
+use crate::marks::Marks;
+use crate::names::name;
+use crate::report::Outcome;
+use crate::yaml::Node;
+
+/// A consumer with its keys, for the file of consumers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consumer {
+    /// Its name.
+    pub name: String,
+    /// Its keys, as they are sent.
+    pub keys: Vec<String>,
+}
+
+/// A service.
+pub(super) struct Service<'a> {
+    pub(super) field: &'a Field,
+    pub(super) name: String,
+}
+
+/// A route and its service.
+pub(super) struct Route<'a> {
+    pub(super) field: &'a Field,
+    pub(super) name: String,
+    pub(super) service: Option<usize>,
+}
+
+/// A consumer.
+pub(super) struct Person<'a> {
+    pub(super) field: &'a Field,
+    pub(super) name: String,
+    /// The name in the file of consumers.
+    pub(super) written: String,
+}
+
+/// A plugin and the entities that it is for.
+pub(super) struct Plugin<'a> {
+    pub(super) field: &'a Field,
+    pub(super) name: &'a str,
+    pub(super) service: Option<String>,
+    pub(super) route: Option<String>,
+    pub(super) consumer: Option<String>,
+}
+
+/// All entities of a file.
+pub(super) struct Entities<'a> {
+    pub(super) services: Vec<Service<'a>>,
+    pub(super) routes: Vec<Route<'a>>,
+    pub(super) consumers: Vec<Person<'a>>,
+    pub(super) plugins: Vec<Plugin<'a>>,
+    pub(super) upstreams: Vec<&'a Field>,
+    keys: Vec<(String, &'a Field)>,
+}
+
+fn items<'a>(field: &'a Field, word: &str) -> &'a [Field] {
+    field.get(word).map_or(&[], Field::items)
+}
+
+/// The name that an entity is referred to by: `service: NAME`, `service: {name: NAME}` or `{id: ID}`.
+fn reference(field: &Field, word: &str) -> Option<String> {
+    let found = field.get(word)?;
+    let text = found.text().or_else(|| ["name", "username", "id"].iter().find_map(|key| found.text_of(key)));
+    text.map(str::to_owned)
+}
+
+impl<'a> Entities<'a> {
+    pub(super) fn of(document: &'a Field, marks: &mut Marks) -> Self {
+        let mut found = Self {
+            services: Vec::new(),
+            routes: Vec::new(),
+            consumers: Vec::new(),
+            plugins: Vec::new(),
+            upstreams: items(document, "upstreams").iter().collect(),
+            keys: Vec::new(),
+        };
+        for field in items(document, "services") {
+            let host = field.text_of("host").or_else(|| field.text_of("url")).unwrap_or("service");
+            let name = field.text_of("name").or_else(|| field.text_of("id")).unwrap_or(host).to_owned();
+            found.services.push(Service { field, name: name.clone() });
+            found.add_plugins(field, (Some(&name), None, None), marks);
+        }
+        for (number, service) in items(document, "services").iter().enumerate() {
+            for field in items(service, "routes") {
+                found.add_route(field, Some(number), marks);
+            }
+        }
+        for field in items(document, "routes") {
+            let service = reference(field, "service");
+            let number =
+                found.services.iter().position(|known| service.as_ref().is_some_and(|name| known.is(name)));
+            if let Some(written) = field.get("service") {
+                match number {
+                    Some(number) => marks.all(
+                        written,
+                        Outcome::Converted,
+                        &format!("the upstream of {}", found.services[number].name),
+                    ),
+                    None => marks.all(written, Outcome::Unsupported, "there is no such service"),
+                }
+            }
+            found.add_route(field, number, marks);
+        }
+        for field in items(document, "consumers") {
+            let name = ["username", "custom_id", "id"]
+                .iter()
+                .find_map(|key| field.text_of(key))
+                .unwrap_or("consumer")
+                .to_owned();
+            let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.@+:/".contains(c);
+            let written: String = name.chars().map(|c| if allowed(c) { c } else { '-' }).take(128).collect();
+            for key in items(field, "keyauth_credentials") {
+                found.keys.push((name.clone(), key));
+            }
+            found.add_plugins(field, (None, None, Some(&name)), marks);
+            found.consumers.push(Person { field, name, written });
+        }
+        for key in items(document, "keyauth_credentials") {
+            if let Some(owner) = reference(key, "consumer") {
+                found.keys.push((owner, key));
+            }
+        }
+        found.add_plugins(document, (None, None, None), marks);
+        found
+    }
+
+    fn add_route(&mut self, field: &'a Field, service: Option<usize>, marks: &mut Marks) {
+        let number = self.routes.len() + 1;
+        let name = field
+            .text_of("name")
+            .or_else(|| field.text_of("id"))
+            .map_or_else(|| format!("route-{number}"), str::to_owned);
+        self.add_plugins(field, (None, Some(&name), None), marks);
+        self.routes.push(Route { field, name, service });
+    }
+
+    fn add_plugins(
+        &mut self,
+        owner: &'a Field,
+        scope: (Option<&str>, Option<&str>, Option<&str>),
+        marks: &mut Marks,
+    ) {
+        for field in items(owner, "plugins") {
+            let Some(name) = field.text_of("name") else { continue };
+            if field.text_of("enabled") == Some("false") {
+                marks.ignored(field.number, "it is not enabled");
+                continue;
+            }
+            let of =
+                |word: &str, own: Option<&str>| reference(field, word).or_else(|| own.map(str::to_owned));
+            let plugin = Plugin {
+                field,
+                name,
+                service: of("service", scope.0),
+                route: of("route", scope.1),
+                consumer: of("consumer", scope.2),
+            };
+            for word in ["service", "route", "consumer", "enabled"] {
+                if let Some(written) = field.get(word) {
+                    marks.all(written, Outcome::Converted, "what the plugin is for");
+                }
+            }
+            self.plugins.push(plugin);
+        }
+    }
+
+    /// A consumer by its name, custom id or id.
+    pub(super) fn consumer(&self, name: &str) -> Option<&Person<'a>> {
+        let is = |person: &&Person<'a>| {
+            person.name == name
+                || person.field.text_of("custom_id") == Some(name)
+                || person.field.text_of("id") == Some(name)
+        };
+        self.consumers.iter().find(is)
+    }
+
+    /// The consumers of the file of consumers: those that have keys.
+    pub(super) fn file(&self, marks: &mut Marks) -> Vec<Consumer> {
+        let mut out: Vec<Consumer> = Vec::new();
+        for (owner, field) in &self.keys {
+            let Some(key) = field.get("key") else { continue };
+            let (Some(value), Some(person)) = (key.text(), self.consumer(owner)) else { continue };
+            marks.converted(
+                key.number,
+                format!("a key of {} in consumers.yaml, as its SHA-256", person.written),
+            );
+            match out.iter_mut().find(|known| known.name == person.written) {
+                Some(known) => known.keys.push(value.to_owned()),
+                None => out.push(Consumer { name: person.written.clone(), keys: vec![value.to_owned()] }),
+            }
+        }
+        for person in &self.consumers {
+            let has_key = out.iter().any(|known| known.name == person.written);
+            for word in ["username", "custom_id"] {
+                if let Some(field) = person.field.get(word) {
+                    match has_key {
+                        true => marks.converted(field.number, format!("{} in consumers.yaml", person.written)),
+                        false => marks.approximated(field.number, "it has no key, and is not in consumers.yaml: add it with `sluicegate consumers add`"),
+                    }
+                }
+            }
+        }
+        out
+    }
+}
+
+impl Service<'_> {
+    pub(super) fn is(&self, name: &str) -> bool {
+        self.name == name || self.field.text_of("id") == Some(name)
+    }
+
+    /// A name for its limits and upstream.
+    pub(super) fn short(&self) -> String {
+        name(&self.name)
+    }
+}
+
+/// Keeps keys, passwords and certificates out of the report.
+pub(super) fn conceal(field: &mut Field) {
+    let secret = |key: &str| {
+        [
+            "password",
+            "redis_password",
+            "key",
+            "secret",
+            "client_secret",
+            "cert",
+            "private_key",
+            "session_secret",
+            "aws_secret",
+        ]
+        .contains(&key)
+    };
+    match &mut field.value {
+        Value::Empty | Value::Text(_) => {}
+        Value::List(items) => items.iter_mut().for_each(conceal),
+        Value::Map(entries) => {
+            for (key, value) in entries {
+                if secret(key) { value.conceal() } else { conceal(value) }
+            }
+        }
+    }
+}
+
+/// A text of a field with the line it comes from.
+pub(super) fn sourced(field: &Field, node: Node) -> Node {
+    node.source(&field.source)
+}
