@@ -77,6 +77,7 @@ pub use model::{Config, MetricsConfig};
 pub use read::at::{At, FileContent, FileRef, Folder, utf8_text};
 pub use read::nearest::nearest;
 pub use read::report::{Mistake, Place, Problem, Report};
+pub use read::yaml_tree::{Node as YamlNode, Value as YamlValue, parse as parse_yaml};
 pub use sluicegate_overload::Priority;
 pub use validate::{FRAMING, believes_everybody};
 

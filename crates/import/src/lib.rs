@@ -5,14 +5,21 @@
 //! and opens neither file nor socket.
 //!
 //! The modules, from bottom to top: `report` (what became of each directive), `yaml` (the gateway.yaml as it is written), `files`,
-//! and one folder for each source.
+//! `names`, `units`, `marks` (what was said of a part so far), `fields` (sources in YAML), `sections` (the parts of a gateway.yaml), and
+//! one folder for each source.
 
+mod fields;
 mod files;
+mod marks;
+mod names;
 pub mod nginx;
+pub mod ratelimit;
 mod report;
+mod sections;
+mod units;
 mod yaml;
 
-pub use files::{Files, matches_glob};
+pub use files::{Files, matches_glob, yaml_files};
 pub use report::{Item, Outcome, Report, Source};
 pub use yaml::{Node, boolean, list, map, text};
 

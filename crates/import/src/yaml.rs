@@ -110,6 +110,30 @@ impl Node {
         self
     }
 
+    /// The list with one more item.
+    ///
+    /// # Panics
+    /// It is not a list.
+    #[must_use]
+    pub fn and(mut self, item: Self) -> Self {
+        let Value::List(items) = &mut self.value else { panic!("only lists have items") };
+        items.push(item);
+        self
+    }
+
+    /// The same without comments.
+    #[must_use]
+    pub fn plain(self) -> Self {
+        let value = match self.value {
+            Value::List(items) => Value::List(items.into_iter().map(Self::plain).collect()),
+            Value::Map(entries) => {
+                Value::Map(entries.into_iter().map(|(key, node)| (key, node.plain())).collect())
+            }
+            value => value,
+        };
+        Self { value, comment: None, above: Vec::new(), block: self.block }
+    }
+
     /// The comment behind it.
     pub fn comment_text(&self) -> Option<String> {
         self.comment.clone()

@@ -15,19 +15,25 @@ use crate::read::syntax;
 
 /// A YAML value and where it stands.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) at: Place,
-    pub(crate) value: Value,
+pub struct Node {
+    /// Where it stands.
+    pub at: Place,
+    /// The value.
+    pub value: Value,
     /// The bytes of the file that it was read from; for an alias those of what it repeats.
     source: Range<usize>,
 }
 
 /// What YAML can say. Numbers and booleans keep their text: `0012` is a token, `1.10` a version.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+pub enum Value {
+    /// Nothing, or `null`.
     Null,
+    /// A text, number or boolean, as it is written.
     Scalar(String),
+    /// A list.
     List(Vec<Node>),
+    /// A mapping.
     Map(Vec<(Node, Node)>),
     /// A value that is already reported as wrong; no further error is added for it.
     Wrong,
@@ -37,7 +43,7 @@ pub(crate) enum Value {
 ///
 /// # Errors
 /// The first mistake of syntax: behind it nothing can be trusted.
-pub(crate) fn parse(text: &str) -> Result<Node, Problem> {
+pub fn parse(text: &str) -> Result<Node, Problem> {
     let options = serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::PassThrough, // told by the reader, with both places
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
