@@ -1,4 +1,4 @@
-//! `sluicegate import`
+//! `sluicegate import`: reads a source, converts it, checks and writes the result.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use clap::ValueHint;
 
 use super::output::{FAILED, INVALID, fail, print, say};
 use sluicegate_gateway::resources;
-use sluicegate_import::{Files, Imported, Outcome, matches_glob, nginx};
+use sluicegate_import::{Files, Imported, Outcome, kubernetes, matches_glob, nginx, ratelimit, traefik, yaml_files};
 
 #[derive(clap::Subcommand)]
 #[command(
@@ -24,14 +24,60 @@ pub(super) enum Command {
                       nginx -T | sluicegate import nginx - -o gateway.yaml --report\n  \
                       sluicegate import nginx nginx.conf --strict --json > /dev/null"
     )]
-    Nginx(Args),
+    Nginx(NginxArgs),
+    /// Convert files of envoyproxy/ratelimit: descriptors become limits
+    #[command(
+        after_help = "Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\nThe files do not say \
+                      what of a request a key such as user_id is. The report asks for it, and --key answers.\n\nExamples:\n  sluicegate \
+                      import ratelimit config/ -o gateway.yaml --report report.txt\n  sluicegate import ratelimit config.yaml --key \
+                      user_id=header:X-User-Id --key database=query:db > gateway.yaml"
+    )]
+    Ratelimit(RatelimitArgs),
+    /// Convert manifests of Kubernetes: Ingress with annotations of ingress-nginx, HTTPRoute, Gateway
+    #[command(
+        after_help = "Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\nExamples:\n  kubectl \
+                      get ingress,httproute,gateway,service -A -o yaml | sluicegate import kubernetes - -o gateway.yaml --report\n  \
+                      sluicegate import kubernetes manifests/ -o gateway.yaml --report report.txt"
+    )]
+    Kubernetes(YamlArgs),
+    /// Convert the dynamic configuration of Traefik, with its entry points if the static one is there, too
+    #[command(
+        after_help = "Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\nExamples:\n  \
+                      sluicegate import traefik /etc/traefik -o gateway.yaml --report report.txt\n  cat traefik.yml dynamic.yml | \
+                      sluicegate import traefik - > gateway.yaml"
+    )]
+    Traefik(YamlArgs),
+}
+
+#[derive(clap::Args)]
+pub(super) struct NginxArgs {
+    /// The first file, or a folder with nginx.conf in it; - for standard input
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    path: PathBuf,
+    #[command(flatten)]
+    args: Args,
+}
+
+#[derive(clap::Args)]
+pub(super) struct YamlArgs {
+    /// A file in YAML, or a folder whose .yaml and .yml files are read; - for standard input
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    path: PathBuf,
+    #[command(flatten)]
+    args: Args,
+}
+
+#[derive(clap::Args)]
+pub(super) struct RatelimitArgs {
+    #[command(flatten)]
+    yaml: YamlArgs,
+    /// What a key of descriptors is, as a key of limits: user_id=header:X-User-Id; may be repeated
+    #[arg(long, value_name = "NAME=KEY", value_parser = meaning)]
+    key: Vec<(String, String)>,
 }
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The first file, or a folder with nginx.conf in it; - for standard input
-    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
-    path: PathBuf,
     /// Write the gateway.yaml to a file instead of standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
@@ -78,19 +124,58 @@ fn matching(folder: &str, name: &str) -> Vec<String> {
     names.filter(|entry| matches_glob(name, entry)).map(|entry| format!("{folder}{entry}")).collect()
 }
 
-pub(super) fn run(command: &Command) -> ExitCode {
-    let Command::Nginx(args) = command;
-    let imported = match read(&args.path) {
-        Ok(imported) => imported,
-        Err(message) => {
-            say(message);
-            return ExitCode::from(INVALID);
-        }
-    };
-    finish(args, &imported)
+/// `NAME=KEY` of --key.
+fn meaning(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').filter(|(name, key)| !name.is_empty() && !key.is_empty());
+    let (name, key) = parts.ok_or("expected NAME=KEY, such as user_id=header:X-User-Id")?;
+    Ok((name.to_owned(), key.to_owned()))
 }
 
-fn read(path: &Path) -> Result<Imported, String> {
+pub(super) fn run(command: &Command) -> ExitCode {
+    let (args, imported) = match command {
+        Command::Nginx(nginx) => (&nginx.args, read_nginx(&nginx.path)),
+        Command::Ratelimit(RatelimitArgs { yaml, key }) => {
+            let meanings = key.iter().cloned().collect();
+            (&yaml.args, with_files(&yaml.path, |path, files| ratelimit::import(path, files, &meanings)))
+        }
+        Command::Kubernetes(yaml) => (&yaml.args, with_files(&yaml.path, kubernetes::import)),
+        Command::Traefik(yaml) => (&yaml.args, with_files(&yaml.path, traefik::import)),
+    };
+    match imported {
+        Ok(imported) => finish(args, &imported),
+        Err(message) => {
+            say(message);
+            ExitCode::from(INVALID)
+        }
+    }
+}
+
+/// Reads a file, the YAML files of a folder, or standard input, and converts them.
+fn with_files(
+    path: &Path,
+    import: impl FnOnce(&str, &[(String, String)]) -> Result<Imported, String>,
+) -> Result<Imported, String> {
+    let Some(shown) = path.to_str() else {
+        return Err(format!("{} is not a name in UTF-8\n", path.display()));
+    };
+    if shown == "-" {
+        let text =
+            std::io::read_to_string(std::io::stdin()).map_err(|error| format!("cannot read: {error}\n"))?;
+        return import("standard input", &[("stdin".to_owned(), text)]);
+    }
+    let names = if path.is_dir() { yaml_files(&Disk, shown) } else { vec![shown.to_owned()] };
+    let mut files = Vec::new();
+    for name in names {
+        let text = Disk.read(&name).map_err(|error| {
+            let help = "name a file in YAML, a folder with such files, or - for standard input";
+            format!("sluicegate: cannot read {name}: {error}\n  help: {help}\n")
+        })?;
+        files.push((name, text));
+    }
+    import(shown, &files)
+}
+
+fn read_nginx(path: &Path) -> Result<Imported, String> {
     if path.as_os_str() == "-" {
         let text =
             std::io::read_to_string(std::io::stdin()).map_err(|error| format!("cannot read: {error}\n"))?;

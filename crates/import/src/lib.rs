@@ -10,12 +10,14 @@
 
 mod fields;
 mod files;
+pub mod kubernetes;
 mod marks;
 mod names;
 pub mod nginx;
 pub mod ratelimit;
 mod report;
 mod sections;
+pub mod traefik;
 mod units;
 mod yaml;
 
