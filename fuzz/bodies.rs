@@ -13,6 +13,8 @@ use sluicegate_gateway::request::matching::{Matching, Step};
 use sluicegate_gateway::request::pipeline::evaluate;
 use sluicegate_gateway::resources;
 use sluicegate_gateway::snapshot::{Opened, Snapshot, SnapshotBuilder};
+use sluicegate_import::Files;
+use sluicegate_import::nginx::import_text;
 use sluicegate_limiter::Time;
 use sluicegate_route::{folded, is_doubtful, is_plain};
 use sluicegate_wire::Headers;
@@ -36,6 +38,37 @@ pub fn configuration(data: &[u8]) {
         // What is valid can be in force.
         let snapshot = SnapshotBuilder::default().build(one, Opened::default(), None, Time::from_nanos(1));
         assert_eq!(snapshot.routes.len(), snapshot.config.routes.len());
+    }
+}
+
+/// Files that nothing can be read from.
+struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _: &str) -> Result<String, String> {
+        Err("there is no such file".to_owned())
+    }
+
+    fn glob(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Any text as nginx.conf: there is a message, or a valid gateway.yaml and a report with an item for each line that it converted from;
+/// and twice the same.
+pub fn nginx(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let imported = || import_text(&NoFiles, "nginx.conf", &text);
+    let (one, two) = (imported(), imported());
+    match (one, two) {
+        (Ok(one), Ok(two)) => {
+            assert_eq!((&one.yaml, &one.report), (&two.yaml, &two.report));
+            if let Err(errors) = sluicegate_config::parse_without_files(&one.yaml) {
+                panic!("{errors}\n{}", one.yaml);
+            }
+            assert!(!one.report.items.is_empty());
+        }
+        (one, two) => assert_eq!(one.map(|_| ()), two.map(|_| ())),
     }
 }
 

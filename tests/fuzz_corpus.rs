@@ -70,6 +70,46 @@ fn configurations() {
     replay("configuration", 10, bodies::configuration);
 }
 
+/// Pieces that mean something to nginx.
+const NGINX_PIECES: [&str; 30] = [
+    "{",
+    "}",
+    ";",
+    "$",
+    "${a}",
+    "\"",
+    "'",
+    "\\",
+    "#",
+    "~",
+    "=",
+    "^~",
+    "/",
+    " ",
+    "\n",
+    "80",
+    "burst=",
+    "zone=a",
+    "nodelay",
+    "return 301 ",
+    "proxy_pass http://",
+    "limit_req ",
+    "server {",
+    "location ",
+    "*",
+    "unix:",
+    ":",
+    "if ($x) {",
+    "include a;",
+    "rate=1r/m",
+];
+
+#[test]
+fn nginx_configurations() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/nginx");
+    replay::replay(&corpus, 10, &NGINX_PIECES, bodies::nginx);
+}
+
 #[test]
 fn keys() {
     replay("keys", 12, bodies::keys);

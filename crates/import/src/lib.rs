@@ -22,14 +22,5 @@ mod units;
 mod yaml;
 
 pub use files::{Files, matches_glob, yaml_files};
-pub use report::{Item, Outcome, Report, Source};
+pub use report::{Imported, Item, Outcome, Report, Source};
 pub use yaml::{Node, boolean, list, map, text};
-
-/// The result of an import.
-#[derive(Clone, Debug)]
-pub struct Imported {
-    /// The text of the gateway.yaml.
-    pub yaml: String,
-    /// What became of each directive.
-    pub report: Report,
-}

@@ -50,6 +50,15 @@ pub struct Report {
     pub items: Vec<Item>,
 }
 
+/// The result of an import.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The text of the gateway.yaml.
+    pub yaml: String,
+    /// What became of each directive.
+    pub report: Report,
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)

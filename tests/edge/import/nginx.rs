@@ -1,5 +1,7 @@
 //! The real nginx, with the configuration of a case on other ports.
 
+use std::cell::RefCell;
+use std::fs::File;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -39,21 +41,27 @@ impl Nginx {
         let folder = TempDir::new().unwrap();
         let ports = [ReservedPort::new(), ReservedPort::new()];
         let addresses = [ports[0].address, ports[1].address];
+        let seen = RefCell::default();
         copy(case, folder.path(), &|name, text| {
             let mut text = replace(text);
             for (port, address) in PORTS.iter().zip(addresses) {
                 // reuseport, because the port is reserved by a socket that is bound to it.
                 text = text.replace(&format!("listen {port}"), &format!("listen {address} reuseport"));
             }
-            if name == "nginx.conf" { process(&once(&text), folder.path()) } else { once(&text) }
+            if name == "nginx.conf" {
+                process(&once(&text, &seen), folder.path())
+            } else {
+                once(&text, &seen)
+            }
         });
         let mut command = Command::new(program);
         command.arg("-p").arg(folder.path()).arg("-c").arg(folder.path().join("nginx.conf"));
-        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let log = folder.path().join("stderr.log");
+        let child = command.stdin(Stdio::null()).stderr(File::create(&log).unwrap()).spawn().unwrap();
         let mut nginx = Self { addresses, child, _folder: folder, _ports: ports };
         until("nginx listens", || {
             if let Ok(Some(status)) = nginx.child.try_wait() {
-                let log = std::fs::read_to_string(nginx._folder.path().join("error.log")).unwrap_or_default();
+                let log = std::fs::read_to_string(&log).unwrap_or_default();
                 panic!("nginx ended with {status}: {log}");
             }
             TcpStream::connect_timeout(&nginx.addresses[0], deadline()).ok()
@@ -69,9 +77,9 @@ impl Drop for Nginx {
     }
 }
 
-/// `reuseport` belongs to the first `listen` of an address only.
-fn once(text: &str) -> String {
-    let mut seen = Vec::new();
+/// `reuseport` belongs to the first `listen` of an address only, of all files.
+fn once(text: &str, seen: &RefCell<Vec<String>>) -> String {
+    let mut seen = seen.borrow_mut();
     let lines = text.lines().map(|line| {
         let Some(listen) = line.trim().strip_prefix("listen ").and_then(|rest| rest.split([' ', ';']).next())
         else {

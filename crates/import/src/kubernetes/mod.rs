@@ -15,7 +15,7 @@ mod objects;
 use self::backend::Backends;
 use self::candidates::Candidates;
 use self::objects::{Object, objects};
-use crate::Imported;
+use crate::report::Imported;
 use crate::fields::{Field, Fields, report};
 use crate::marks::Marks;
 use crate::sections::Sections;

@@ -85,6 +85,24 @@ pub(super) struct Lists {
 impl Lists {
     /// The fields `deny` and `allow` of a route.
     pub(super) fn apply(&mut self, scope: &Scope<'_>, cx: &mut Context) -> Vec<(String, Node)> {
+        let mut protected = false;
+        for name in ["auth_basic", "auth_request", "auth_jwt"] {
+            if let Some(directive) = scope.last(name).filter(|directive| directive.arg(0) != "off") {
+                let instead = match name {
+                    "auth_basic" => "use auth.api_key or auth.jwt, or let the application check passwords",
+                    "auth_request" => "use auth.check, which asks a service about each request",
+                    _ => "use auth.jwt",
+                };
+                cx.unsupported(
+                    directive,
+                    format!("its routes deny everybody until you replace it: {instead}"),
+                );
+                protected = true;
+            }
+        }
+        if protected {
+            return self.closed();
+        }
         let rules = scope.all_of(&["allow", "deny"]);
         let Some(last) = rules.last() else { return Vec::new() };
         let closes = last.name == "deny" && last.arg(0) == "all";
@@ -94,9 +112,10 @@ impl Lists {
         let unusual = given.iter().any(|rule| sluicegate_config::parse_network(rule.arg(0)).is_err());
         if mixed || unusual || (!closes && first_allow < given.len() && first_allow > 0) {
             for rule in &rules {
-                cx.unsupported(rule, "the first rule that matches decides in nginx; here `deny` wins over `allow`. Write the lists by hand");
+                cx.unsupported(rule, "the first rule that matches decides in nginx; here `deny` wins over `allow`. Its routes deny everybody until you write \
+                     the lists by hand");
             }
-            return Vec::new();
+            return self.closed();
         }
         for rule in &rules {
             cx.converted(
@@ -110,11 +129,17 @@ impl Lists {
             fields.push(("deny".to_owned(), list([text(self.list("denied", denied))])));
         }
         if closes && allowed.is_empty() {
-            fields.push(("deny".to_owned(), list([text(self.everybody())])));
+            fields.retain(|(name, _): &(String, Node)| name != "deny");
+            fields.extend(self.closed());
         } else if closes {
             fields.push(("allow".to_owned(), list([text(self.list("allowed", allowed))])));
         }
         fields
+    }
+
+    /// The fields of a route that denies everybody.
+    fn closed(&mut self) -> Vec<(String, Node)> {
+        vec![("deny".to_owned(), list([text(self.everybody())]))]
     }
 
     fn everybody(&mut self) -> String {

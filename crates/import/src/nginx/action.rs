@@ -44,10 +44,15 @@ pub(super) fn action<'a>(
     cx: &mut Context,
 ) -> Action {
     let scope = &location.scope;
+    if let Some(found) = scope.own("internal").into_iter().next() {
+        cx.converted(found, "answered 404, as by nginx: only its own redirects reach it");
+        let respond = map().with("status", text(404)).source(&found.source);
+        return Action { fields: vec![("respond".to_owned(), respond)], before_limits: true, lost: None };
+    }
     if let Some(found) = location.directive.and_then(|_| scope.own("return").into_iter().next()) {
         return returned(found, scope, variables, cx);
     }
-    if let Some(action) = permanent_rewrite(scope, variables, cx) {
+    if let Some(action) = location.directive.and_then(|_| permanent_rewrite(scope, variables, cx)) {
         return action;
     }
     if let Some(pass) = location
@@ -172,7 +177,11 @@ fn redirect(
 }
 
 /// `rewrite … permanent` and `rewrite … redirect` of all paths.
-fn permanent_rewrite(scope: &Scope<'_>, variables: &Variables, cx: &mut Context) -> Option<Action> {
+pub(super) fn permanent_rewrite(
+    scope: &Scope<'_>,
+    variables: &Variables,
+    cx: &mut Context,
+) -> Option<Action> {
     let rewrite = scope.own("rewrite").into_iter().next()?;
     let status = match rewrite.arg(2) {
         "permanent" => 301,
@@ -185,7 +194,9 @@ fn permanent_rewrite(scope: &Scope<'_>, variables: &Variables, cx: &mut Context)
         ("^/(.*)$" | "^/(.*)", to) if to.contains("/$1") => to.replace("/$1", "$request_uri"),
         _ => return None,
     };
-    let node = redirect(status, &target, variables, rewrite, cx)?;
+    // A question mark at the end leaves out the query, which is in $request_uri.
+    let target = target.trim_end_matches('?');
+    let node = redirect(status, target, variables, rewrite, cx)?;
     Some(Action {
         fields: vec![("redirect".to_owned(), node.source(&rewrite.source))],
         before_limits: true,

@@ -121,10 +121,10 @@ pub(super) fn key(text: &str, lookups: &[Lookup<'_>]) -> Result<Key, String> {
 
 fn key_within(text: &str, lookups: &[Lookup<'_>], depth: usize) -> Result<Key, String> {
     let pieces = pieces(text);
-    if let ([Piece::Variable(name)], true) = (pieces.as_slice(), depth < 8) {
-        if let Some(lookup) = lookups.iter().rev().find(|lookup| lookup.name == *name) {
-            return looked_up(lookup, lookups, depth);
-        }
+    if let ([Piece::Variable(name)], true) = (pieces.as_slice(), depth < 8)
+        && let Some(lookup) = lookups.iter().rev().find(|lookup| lookup.name == *name)
+    {
+        return looked_up(lookup, lookups, depth);
     }
     let mut key = Key::default();
     let mut missing = Vec::new();

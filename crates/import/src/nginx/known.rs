@@ -82,7 +82,7 @@ const UNSUPPORTED: [(&str, &str); 18] = [
         "error_page proxy_intercept_errors",
         "answers of servers are forwarded as they are; `reject` of a route replaces refusals",
     ),
-    ("auth_request auth_request_set", "use auth.check, which asks a service about each request"),
+    ("auth_request_set", "auth.check has headers for what an answer says"),
     (
         "auth_basic auth_basic_user_file",
         "use auth.api_key or auth.jwt, or let the application check passwords",
@@ -111,7 +111,7 @@ const UNSUPPORTED: [(&str, &str); 18] = [
         "bodies are not changed",
     ),
     ("expires etag if_modified_since", "write Cache-Control with response_headers"),
-    ("internal", "no route is reached by other routes alone"),
+    ("limit_except", "write a route with match: {methods: …} for these methods before it"),
     (
         "health_check match state sticky ntlm slow_start queue",
         "see `health`, `overload` and balance: {hash: KEY} of an upstream",
@@ -130,7 +130,7 @@ const UNUSED: &str = "limit_req limit_conn limit_req_dry_run limit_conn_dry_run 
      proxy_next_upstream proxy_next_upstream_tries client_max_body_size set ssl_protocols ssl_certificate ssl_certificate_key \
      ssl_client_certificate ssl_verify_client root index alias try_files allow deny map geo real_ip_header real_ip_recursive \
      set_real_ip_from proxy_ssl_verify proxy_ssl_trusted_certificate proxy_ssl_certificate proxy_ssl_certificate_key proxy_ssl_name \
-     proxy_ssl_server_name return";
+     proxy_ssl_server_name return proxy_pass grpc_pass";
 
 /// What becomes of a directive that nothing was said about.
 pub(super) fn rest(directive: &Directive) -> (Outcome, String) {
@@ -157,6 +157,10 @@ pub(super) fn rest(directive: &Directive) -> (Outcome, String) {
     match name {
         "http" => (Outcome::Converted, "the file".to_owned()),
         "include" => included(directive),
+        "access_log" if directive.arg(0) == "off" => (
+            Outcome::Approximated,
+            "the access log is one for all routes: access_log: off writes none, `sample` a part".to_owned(),
+        ),
         "access_log" | "log_format" => (
             Outcome::Approximated,
             "the gateway writes a short line for each request to standard output; for a file in the format of nginx: access_log: {path: \
@@ -171,16 +175,14 @@ pub(super) fn rest(directive: &Directive) -> (Outcome, String) {
 }
 
 fn included(directive: &Directive) -> (Outcome, String) {
-    match directive.args.last().map(|last| (last, last.parse::<usize>())) {
-        Some((_, Ok(1))) => (Outcome::Converted, "one file was read".to_owned()),
-        Some((_, Ok(count))) => (Outcome::Converted, format!("{count} files were read")),
-        Some((why, Err(_))) if directive.args.len() > 1 && why.starts_with("no file has") => {
-            (Outcome::Ignored, why.clone())
-        }
-        Some((why, Err(_))) if directive.args.len() > 1 => (
+    match &directive.included {
+        Some(Ok(1)) => (Outcome::Converted, "one file was read".to_owned()),
+        Some(Ok(count)) => (Outcome::Converted, format!("{count} files were read")),
+        Some(Err(why)) if directive.arg(0).contains(['*', '?', '[']) => (Outcome::Ignored, why.clone()),
+        Some(Err(why)) => (
             Outcome::Unsupported,
             format!("left out: {why}. Import the folder of nginx, or the output of nginx -T"),
         ),
-        _ => (Outcome::Unsupported, "left out: it names no file".to_owned()),
+        None => (Outcome::Unsupported, "left out: it names no file".to_owned()),
     }
 }

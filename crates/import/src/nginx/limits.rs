@@ -8,6 +8,9 @@ use super::units::{flag, name, parameter, unused};
 use crate::report::Outcome;
 use crate::yaml::{Node, list, map, text};
 
+/// The most limits of a route.
+const MOST: usize = 32;
+
 /// A zone: one table of counters.
 struct Zone<'a> {
     directive: &'a Directive,
@@ -94,6 +97,7 @@ impl<'a> Limits<'a> {
     pub(super) fn apply(&mut self, scope: &Scope<'a>, server: &str, cx: &mut Context) -> Applied {
         let mut applied = Applied::default();
         let mut statuses = Vec::new();
+        let mut seen = Vec::new();
         for (kind, name) in [("limit_req", "limit_req"), ("limit_conn", "limit_conn")] {
             let uses = scope.all(name);
             if uses.is_empty() {
@@ -106,9 +110,13 @@ impl<'a> Limits<'a> {
             statuses.push(status(scope, kind, cx));
             for directive in uses {
                 let dry_run = dry_run.is_some_and(|directive| directive.arg(0) == "on");
-                if let Some(limit) = self.used(directive, dry_run, server, cx) {
-                    applied.names.push(text(limit).source(&directive.source));
+                let Some(limit) = self.used(directive, dry_run, server, cx) else { continue };
+                if seen.contains(&limit) || seen.len() == MOST {
+                    cx.ignored(directive, "the route has this limit already, or 32 others");
+                    continue;
                 }
+                applied.names.push(text(&limit).source(&directive.source));
+                seen.push(limit);
             }
         }
         statuses.dedup();

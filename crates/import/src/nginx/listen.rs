@@ -145,7 +145,7 @@ fn address(text: &str) -> Option<String> {
         return Some(format!("0.0.0.0:{port}"));
     }
     let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') && !(host.contains(':') && !host.ends_with(']')) => {
+        Some((host, port)) if !port.contains(']') && (!host.contains(':') || host.ends_with(']')) => {
             (host, port.parse::<u16>().ok()?)
         }
         _ => (text, 80),
@@ -182,7 +182,7 @@ pub(super) fn section<'a>(
         let order: Vec<_> = first.chain(listener.servers.iter().copied().filter(|server| *server != listener.default)).collect();
         if listener.tls {
             let scopes: Vec<_> = order.iter().map(|server| &servers[*server].1).collect();
-            node = node.with_some("tls", tls(&scopes, folder, cx));
+            node = node.with("tls", tls(&scopes, folder, cx));
         }
         if listener.proxy_protocol {
             node = node.with("proxy_protocol", boolean(true));
@@ -194,7 +194,7 @@ pub(super) fn section<'a>(
 }
 
 /// The TLS of a listener, of all servers that it has.
-fn tls(scopes: &[&Scope<'_>], folder: &str, cx: &mut Context) -> Option<Node> {
+fn tls(scopes: &[&Scope<'_>], folder: &str, cx: &mut Context) -> Node {
     let path = |path: &str| {
         if path.starts_with('/') || folder.is_empty() { path.to_owned() } else { format!("{folder}/{path}") }
     };
@@ -216,10 +216,17 @@ fn tls(scopes: &[&Scope<'_>], folder: &str, cx: &mut Context) -> Option<Node> {
                 continue;
             }
             let pair = (path(cert.arg(0)), path(key.arg(0)));
-            cx.converted(cert, "tls.certificates of the listener");
-            cx.converted(key, "tls.certificates of the listener");
-            if !pairs.contains(&pair) {
-                let node = map().with("cert", text(&pair.0)).with("key", text(&pair.1));
+            let node = map().with("cert", text(&pair.0)).with("key", text(&pair.1));
+            let tls = map().with("certificates", list(certificates.iter().chain([&node]).cloned()));
+            if pairs.contains(&pair) {
+                cx.converted(cert, "tls.certificates of the listener");
+                cx.converted(key, "tls.certificates of the listener");
+            } else if let Err(why) = accepted_tls(&tls) {
+                cx.unsupported(cert, format!("left out: {why}"));
+                cx.unsupported(key, format!("left out: {why}"));
+            } else {
+                cx.converted(cert, "tls.certificates of the listener");
+                cx.converted(key, "tls.certificates of the listener");
                 certificates.push(node.source(&cert.source));
                 pairs.push(pair);
             }
@@ -242,13 +249,22 @@ fn tls(scopes: &[&Scope<'_>], folder: &str, cx: &mut Context) -> Option<Node> {
         }
     }
     if certificates.is_empty() {
-        return None;
+        // Without it the listener would serve in cleartext.
+        let node = map().with("cert", text("missing.pem")).with("key", text("missing.key"));
+        certificates.push(node.comment("not converted: name the certificate here"));
+        cx.report.note("a listener has no certificate that could be converted: it names missing.pem, and cannot be used before you change that");
     }
     let mut node = map().with("certificates", list(certificates));
     if let Some((file, optional, source)) = ca {
-        node = node.with("client_ca", text(file).source(source));
+        let mut with_ca = node.clone().with("client_ca", text(file).source(source));
         if optional {
-            node = node.with("client_auth", text("optional"));
+            with_ca.insert("client_auth", text("optional"));
+        }
+        match accepted_tls(&with_ca) {
+            Ok(()) => node = with_ca,
+            Err(why) => {
+                node.insert("client_ca", text("missing.pem").comment(format!("not converted: {why}")))
+            }
         }
     }
     if let Some(protocols) = scopes.iter().find_map(|scope| scope.last("ssl_protocols")) {
@@ -265,7 +281,13 @@ fn tls(scopes: &[&Scope<'_>], folder: &str, cx: &mut Context) -> Option<Node> {
             node = node.with("min_version", text("1.3"));
         }
     }
-    Some(node)
+    node
+}
+
+/// Whether the gateway accepts the TLS of a listener.
+fn accepted_tls(tls: &Node) -> Result<(), String> {
+    let listener = map().with("address", text("127.0.0.1:443")).with("tls", tls.clone());
+    accepted::top_field("listen", &list([listener]))
 }
 
 #[cfg(test)]

@@ -57,8 +57,7 @@ impl Files for Dump {
     }
 }
 
-/// Reads a file and all that it includes. What is included follows its `include`, whose second argument is then how many files were
-/// read, or why none was.
+/// Reads a file and all that it includes. What is included follows its `include`.
 ///
 /// # Errors
 /// The first mistake, with its line and a caret.
@@ -101,13 +100,13 @@ impl Loader<'_> {
         let pattern = include.arg(0).to_owned();
         let many = pattern.contains(['*', '?', '[']);
         let mut out = Vec::new();
-        let mut result = "no file has such a name".to_owned();
+        let mut result = Err("no file has such a name".to_owned());
         for candidate in self.candidates(&pattern) {
             let paths = if many { self.files.glob(&candidate) } else { vec![candidate] };
             let mut read = 0;
             for path in paths {
                 if depth == DEEPEST || self.left == 0 {
-                    "files include each other without end".clone_into(&mut result);
+                    result = Err("files include each other without end".to_owned());
                     continue;
                 }
                 self.left -= 1;
@@ -116,15 +115,15 @@ impl Loader<'_> {
                         read += 1;
                         out.extend(self.file(&path, &text, depth + 1)?);
                     }
-                    Err(why) => result = why,
+                    Err(why) => result = Err(why),
                 }
             }
             if read > 0 {
-                result = read.to_string();
+                result = Ok(read);
                 break;
             }
         }
-        include.args.push(result);
+        include.included = Some(result);
         Ok(out)
     }
 
@@ -174,7 +173,8 @@ mod tests {
             "/etc/nginx/nginx.conf:3 include",
         ];
         assert_eq!(names(&loaded), expected);
-        assert_eq!((loaded[1].arg(1), loaded[4].arg(1)), ("2", "it is not in the output of nginx -T"));
+        assert_eq!(loaded[1].included, Some(Ok(2)));
+        assert_eq!(loaded[4].included, Some(Err("it is not in the output of nginx -T".to_owned())));
         assert!(Dump::of("a 1;").is_none());
     }
 

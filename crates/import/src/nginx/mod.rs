@@ -1,12 +1,13 @@
 //! nginx.conf, from a file with what it includes, or the output of `nginx -T`.
 //!
 //! `lexer`, `parse` and `load` read the directives; `context` has what is in force where, and what became of each; `units`, `accepted`, `regex`,
-//! `template` and `key` convert values; `limits`, `upstream`, `access`, `listen`, `headers`, `location`, `action` and `server` convert
+//! `template` and `key` convert values; `limits`, `upstream`, `access`, `listen`, `names`, `headers`, `location`, `conditions`, `action` and `server` convert
 //! the parts; `known` explains the rest.
 
 mod accepted;
 mod access;
 mod action;
+mod conditions;
 mod context;
 mod headers;
 mod key;
@@ -16,6 +17,7 @@ mod limits;
 mod listen;
 mod load;
 mod location;
+mod names;
 mod parse;
 mod regex;
 mod server;
@@ -32,8 +34,8 @@ use self::listen::{listeners, section};
 use self::load::{Dump, load};
 use self::server::{MAX_BODY, Sections, routes};
 use self::upstream::Upstreams;
-use crate::Imported;
 use crate::files::Files;
+use crate::report::Imported;
 use crate::yaml::{Node, list, map, text};
 
 /// Converts a configuration of nginx. `path` is its first file.

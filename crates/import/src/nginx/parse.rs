@@ -19,6 +19,8 @@ pub struct Directive {
     pub column: u32,
     /// What is in its braces.
     pub block: Option<Block>,
+    /// Of an `include` that was followed: how many files were read, or why none was.
+    pub included: Option<Result<usize, String>>,
 }
 
 /// What is in the braces of a directive.
@@ -157,10 +159,19 @@ impl Parser<'_> {
             };
             match token.kind {
                 Kind::Word(word) => args.push(word),
-                Kind::Semicolon => return Ok(Directive { name, args, source, column, block: None }),
+                Kind::Semicolon => {
+                    return Ok(Directive { name, args, source, column, block: None, included: None });
+                }
                 Kind::Open if name.ends_with("_by_lua_block") => {
                     let Kind::Raw(raw) = self.lexer.raw_block()?.kind else { continue };
-                    return Ok(Directive { name, args, source, column, block: Some(Block::Raw(raw)) });
+                    return Ok(Directive {
+                        name,
+                        args,
+                        source,
+                        column,
+                        block: Some(Block::Raw(raw)),
+                        included: None,
+                    });
                 }
                 Kind::Open if depth == DEEPEST => {
                     return Err(unexpected(&token, "is nested too deep", "nginx needs only a few levels"));
@@ -173,6 +184,7 @@ impl Parser<'_> {
                         source,
                         column,
                         block: Some(Block::Directives(children)),
+                        included: None,
                     });
                 }
                 Kind::Close => {

@@ -2,14 +2,15 @@
 
 use super::accepted;
 use super::access::Lists;
-use super::action::{action, returned};
+use super::action::{Action, action, permanent_rewrite, returned};
+use super::conditions::{Condition, condition};
 use super::context::{Context, Scope};
 use super::headers::response_headers;
 use super::limits::Limits;
 use super::listen::Listener;
 use super::location::{Kind, Location, ordered};
+use super::names::{order, server_names};
 use super::parse::Directive;
-use super::regex::{regex, whole};
 use super::template::Variables;
 use super::units::{name, size, unused};
 use super::upstream::Upstreams;
@@ -26,15 +27,6 @@ pub(super) struct Sections<'a> {
     pub(super) routes: Vec<(String, Node)>,
 }
 
-/// The names of a server.
-struct Names {
-    hosts: Vec<Node>,
-    /// For names of routes and `$server_name`.
-    first: String,
-    /// Exact names, wildcards, then expressions: those that are tried first are first.
-    rank: u8,
-}
-
 /// Adds the routes of all listeners.
 pub(super) fn routes<'a>(
     listeners: &[Listener<'a>],
@@ -48,33 +40,25 @@ pub(super) fn routes<'a>(
     };
     let one = listeners.iter().all(|listener| same(listener, &listeners[0]));
     for listener in listeners.iter().take(if one { 1 } else { listeners.len() }) {
-        let mut order: Vec<_> =
-            listener.servers.iter().copied().filter(|server| *server != listener.default).collect();
-        order.sort_by_key(|server| names[*server].rank);
-        order.push(listener.default);
-        for number in order {
-            let (server, scope) = &servers[number];
-            let is_default = number == listener.default;
-            if names[number].hosts.is_empty() && !is_default {
-                cx.ignored(
-                    server,
-                    "no request reaches it: it has no name, and is not the default server of its address",
-                );
-                continue;
+        for number in listener.servers.iter().filter(|number| **number != listener.default) {
+            if names[*number].hosts.is_empty() {
+                let why =
+                    "no request reaches it: it has no name, and is not the default server of its address";
+                cx.ignored(servers[*number].0, why);
             }
+        }
+        for (number, hosts) in order(listener, &names) {
+            let (server, scope) = &servers[number];
             let mut place = map();
             if !one {
                 place.insert("listener", text(&listener.name));
             }
-            if !is_default {
-                place.insert("host", list(names[number].hosts.clone()));
+            if !hosts.is_empty() {
+                place.insert("host", list(hosts));
             }
             let prefix = names[number].first.clone();
-            server_routes(
-                &Server { directive: server, scope, place, prefix, tls: listener.tls },
-                sections,
-                cx,
-            );
+            let server = Server { directive: server, scope, place, prefix, tls: listener.tls };
+            server_routes(&server, sections, cx);
         }
     }
 }
@@ -91,15 +75,40 @@ struct Server<'s, 'a> {
 fn server_routes<'a>(server: &Server<'_, 'a>, sections: &mut Sections<'a>, cx: &mut Context) {
     let variables = Variables::of(server.scope, &server.prefix, Some(server.tls));
     cx.converted(server.directive, "routes");
-    if let Some(found) = server.scope.own("return").into_iter().next() {
-        for location in server.scope.own("location") {
-            cx.ignored(location, "the `return` of its server answers all requests");
+    let mut answer = None;
+    for found in server.scope.own("if") {
+        match condition(found, server.tls) {
+            Some((Condition::Host(host), returns)) => {
+                cx.converted(found, "a route for this host");
+                let place = server.place.clone().with("host", text(&host));
+                let action = returned(returns, server.scope, &variables, cx);
+                answer_all(&Server { place, prefix: host, ..*server }, action, &variables, sections, cx);
+            }
+            Some((Condition::Always, returns)) if answer.is_none() => {
+                cx.converted(found, "it holds for all requests of the listener");
+                answer = Some(returned(returns, server.scope, &variables, cx));
+            }
+            Some((Condition::Never, returns)) => {
+                for directive in [found, returns] {
+                    cx.ignored(directive, "it holds for no request of the listener");
+                }
+            }
+            Some((Condition::Always, _)) | None => {}
         }
-        let location =
-            Location { directive: None, scope: server.scope.clone(), kind: Kind::Prefix("/".into(), false) };
-        let action = returned(found, server.scope, &variables, cx);
-        let node = route(server, &location, action.fields, &variables, sections, false, cx);
-        push(server, "", node, sections);
+    }
+    let returns = || server.scope.own("return").into_iter().next();
+    let answer = match answer {
+        Some(answer) => Some(answer),
+        None => match returns() {
+            Some(found) => Some(returned(found, server.scope, &variables, cx)),
+            None => permanent_rewrite(server.scope, &variables, cx),
+        },
+    };
+    if let Some(answer) = answer {
+        for location in server.scope.own("location") {
+            cx.ignored(location, "its server answers all requests before");
+        }
+        answer_all(server, answer, &variables, sections, cx);
         return;
     }
     for location in ordered(server.scope, cx) {
@@ -117,6 +126,20 @@ fn server_routes<'a>(server: &Server<'_, 'a>, sections: &mut Sections<'a>, cx: &
         }
         push(server, &shown, node, sections);
     }
+}
+
+/// Adds the route of a server that answers all requests alike.
+fn answer_all<'a>(
+    server: &Server<'_, 'a>,
+    action: Action,
+    variables: &Variables,
+    sections: &mut Sections<'a>,
+    cx: &mut Context,
+) {
+    let location =
+        Location { directive: None, scope: server.scope.clone(), kind: Kind::Prefix("/".into(), false) };
+    let node = route(server, &location, action.fields, variables, sections, false, cx);
+    push(server, "", node, sections);
 }
 
 /// Adds a route under a name of its own.
@@ -222,68 +245,4 @@ fn max_body(scope: &Scope<'_>, node: &mut Node, cx: &mut Context) {
         },
         None => cx.unsupported(found, "it is not a size"),
     }
-}
-
-/// The names of a server as hosts of its routes.
-fn server_names(scope: &Scope<'_>, cx: &mut Context) -> Names {
-    let mut names = Names { hosts: Vec::new(), first: String::new(), rank: 0 };
-    for directive in scope.own("server_name") {
-        let mut trouble = None;
-        for host in directive.args.iter().map(|host| host.to_ascii_lowercase()) {
-            let (node, rank) = if let Some(pattern) =
-                directive.args.iter().find(|arg| arg.to_ascii_lowercase() == host && arg.starts_with('~'))
-            {
-                match whole(&pattern[1..], false).or_else(|_| host_expression(&pattern[1..])) {
-                    Ok(pattern) => (Some(regex(&pattern)), 3),
-                    Err(why) => {
-                        trouble = Some(why);
-                        (None, 0)
-                    }
-                }
-            } else if host == "_" || host.is_empty() || host == "$hostname" {
-                (None, 0)
-            } else if let Some(rest) = host.strip_prefix('.') {
-                names.hosts.extend(
-                    Some(text(rest))
-                        .filter(|node| accepted::matches(&map().with("host", node.clone())).is_ok()),
-                );
-                (Some(text(format!("*.{rest}"))), 1)
-            } else if host.starts_with("*.") {
-                (Some(text(&host)), 1)
-            } else if let Some(front) = host.strip_suffix(".*") {
-                (Some(regex(&format!("{}\\..*", super::location::escaped(front)))), 2)
-            } else {
-                (Some(text(&host)), 0)
-            };
-            let node = node.filter(|node| match accepted::matches(&map().with("host", node.clone())) {
-                Ok(()) => true,
-                Err(why) => {
-                    trouble = Some(why);
-                    false
-                }
-            });
-            if names.first.is_empty() && node.is_some() {
-                names.first = host.trim_start_matches(['*', '.', '~', '^']).to_owned();
-            }
-            names.hosts.extend(node);
-            names.rank = names.rank.max(rank);
-        }
-        match trouble {
-            Some(why) => cx.unsupported(directive, why),
-            None => cx.converted(
-                directive,
-                "match.host of its routes; a default server matches all other hosts, too",
-            ),
-        }
-    }
-    names
-}
-
-/// An expression for hosts, which are not paths.
-fn host_expression(pattern: &str) -> Result<String, String> {
-    let body = pattern.trim_start_matches('^').trim_end_matches('$');
-    let begin = if pattern.starts_with('^') { "" } else { ".*" };
-    let end = if pattern.ends_with('$') { "" } else { ".*" };
-    let out = format!("{begin}{body}{end}");
-    accepted::matches(&map().with("host", regex(&out))).map(|()| out)
 }

@@ -180,7 +180,7 @@ fn defined(block: &Directive, target: &Target, cx: &mut Context) -> (Node, bool)
                 Some(weight) => map().with("url", text(address)).with("weight", text(weight)),
                 None => text(address),
             };
-            match accepted::upstream_field("servers", &list([node.clone()]), false) {
+            match accepted::upstream_field("servers", &list(servers.iter().chain([&node]).cloned()), false) {
                 Ok(()) => {
                     https |= target.tls && !server.arg(0).starts_with("unix:");
                     servers.push(node.source(&server.source));

@@ -10,7 +10,7 @@ mod rules;
 use std::collections::BTreeMap;
 
 use self::rules::{Rule, Rules};
-use crate::Imported;
+use crate::report::Imported;
 use crate::fields::{Field, Fields, report};
 use crate::marks::Marks;
 use crate::report::Outcome;

@@ -15,7 +15,7 @@ mod service;
 use std::collections::HashMap;
 
 use self::entry_points::EntryPoints;
-use crate::Imported;
+use crate::report::Imported;
 use crate::fields::{Field, Fields, Value, report};
 use crate::marks::Marks;
 use crate::sections::Sections;
