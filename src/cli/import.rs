@@ -8,7 +8,9 @@ use clap::ValueHint;
 
 use super::output::{FAILED, INVALID, fail, print, say};
 use sluicegate_gateway::resources;
-use sluicegate_import::{Files, Imported, Outcome, kubernetes, matches_glob, nginx, ratelimit, traefik, yaml_files};
+use sluicegate_import::{
+    Files, Imported, Outcome, kubernetes, matches_glob, nginx, ratelimit, traefik, yaml_files,
+};
 
 #[derive(clap::Subcommand)]
 #[command(

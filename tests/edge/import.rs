@@ -120,12 +120,21 @@ fn absent_certificates_are_reported() {
 
 #[test]
 fn sources_in_yaml_are_files_folders_and_standard_input() {
-    let file = "domain: a\ndescriptors:\n  - {key: user_id, rate_limit: {unit: minute, requests_per_unit: 5}}\n";
+    let file =
+        "domain: a\ndescriptors:\n  - {key: user_id, rate_limit: {unit: minute, requests_per_unit: 5}}\n";
     let folder = Folder::with(&[("one.yaml", file), ("broken.yml", "a: [\n"), ("other.txt", "")]);
     let asked = folder.run(&["import", "ratelimit", "one.yaml", "--strict"]);
     assert_eq!(asked.status.code(), Some(1), "{}", text(&asked));
-    let answered =
-        ["import", "ratelimit", "one.yaml", "--strict", "--key", "user_id=header:X-User-Id", "-o", "gateway.yaml"];
+    let answered = [
+        "import",
+        "ratelimit",
+        "one.yaml",
+        "--strict",
+        "--key",
+        "user_id=header:X-User-Id",
+        "-o",
+        "gateway.yaml",
+    ];
     let answered = folder.run(&answered);
     assert_eq!(answered.status.code(), Some(0), "{}", text(&answered));
     let checked = folder.run(&["check"]);
@@ -139,5 +148,9 @@ fn sources_in_yaml_are_files_folders_and_standard_input() {
     assert_eq!(piped.status.code(), Some(0), "{}", text(&piped));
     assert!(String::from_utf8_lossy(&piped.stdout).contains("  # stdin:1"), "{}", text(&piped));
     let absent = folder.run(&["import", "kubernetes", "absent.yaml"]);
-    assert!(text(&absent).contains("cannot read absent.yaml") && text(&absent).contains("help: "), "{}", text(&absent));
+    assert!(
+        text(&absent).contains("cannot read absent.yaml") && text(&absent).contains("help: "),
+        "{}",
+        text(&absent)
+    );
 }

@@ -1,6 +1,6 @@
 //! A YAML source as fields, each with its place, and the report of what became of them.
 
-use sluicegate_config::{Place, Problem, Report as Mistakes, YamlNode, YamlValue, parse_yaml};
+use sluicegate_config::{Problem, Report as Mistakes, YamlNode, YamlValue, parse_yaml};
 
 use crate::marks::Marks;
 use crate::report::{Outcome, Report, Source};
@@ -103,7 +103,9 @@ impl Fields {
 fn parts(text: &str) -> Vec<(u64, String)> {
     let mut parts = vec![(0, String::new())];
     for (index, line) in text.lines().enumerate() {
-        let marker = |mark: &str| line.strip_prefix(mark).filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t']));
+        let marker = |mark: &str| {
+            line.strip_prefix(mark).filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t']))
+        };
         if let Some(rest) = marker("---") {
             parts.push((index as u64, format!("{rest}\n")));
         } else if marker("...").is_some() {
@@ -164,7 +166,9 @@ impl Field {
     pub(crate) fn is_leaf(&self) -> bool {
         match &self.value {
             Value::Empty | Value::Text(_) => true,
-            Value::List(items) => items.iter().all(|item| matches!(item.value, Value::Empty | Value::Text(_))),
+            Value::List(items) => {
+                items.iter().all(|item| matches!(item.value, Value::Empty | Value::Text(_)))
+            }
             Value::Map(entries) => entries.is_empty(),
         }
     }
@@ -203,7 +207,8 @@ impl Field {
             value = value.chars().take(SHOWN - 1).chain(['…']).collect();
         }
         let value: String = value.chars().filter(|c| !c.is_control()).collect();
-        format!("{}: {value}", self.path).trim_end().to_owned()
+        let path = if self.path.is_empty() { "document" } else { &self.path };
+        format!("{path}: {value}").trim_end().to_owned()
     }
 }
 
@@ -218,7 +223,11 @@ impl Marks {
 
 /// The report with an item for each leaf of the documents, and for every other field of which something was said. `rest` says what
 /// became of a leaf that nothing was said of.
-pub(crate) fn report(mut marks: Marks, documents: &[Field], rest: &dyn Fn(&Field) -> (Outcome, String)) -> Report {
+pub(crate) fn report(
+    mut marks: Marks,
+    documents: &[Field],
+    rest: &dyn Fn(&Field) -> (Outcome, String),
+) -> Report {
     documents.iter().for_each(|document| walk(&mut marks, document, None, rest));
     marks.report
 }
@@ -249,13 +258,6 @@ fn walk(
     below.for_each(|field| walk(marks, field, lost, rest));
 }
 
-/// A mistake of a source that makes it useless, at the place of a field.
-pub(crate) fn mistake(field: &Field, text: &str, message: &str, help: &str) -> String {
-    let mut report = Mistakes::default();
-    report.error(Problem::new(Place::new(u64::from(field.source.line), 1, 1), message).help(help));
-    report.render(&field.source.file, text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,7 +266,8 @@ mod tests {
     fn documents_keep_their_lines() {
         let text = "%YAML 1.2\n---\na: 1\n---\n# nothing\n--- # two\nb:\n  - c: [x, y]\n...\n";
         let found = Fields::default().read("f.yaml", text).unwrap();
-        let shown: Vec<_> = found.iter().flat_map(Field::leaves).map(|f| (f.shown(), f.source.line)).collect();
+        let shown: Vec<_> =
+            found.iter().flat_map(Field::leaves).map(|f| (f.shown(), f.source.line)).collect();
         assert_eq!(shown, [("a: 1".to_owned(), 3), ("b[0].c: [x, y]".to_owned(), 8)]);
     }
 
@@ -280,8 +283,12 @@ mod tests {
         let mut marks = Marks::default();
         marks.unsupported(found[0].get("a").unwrap().number, "no");
         let report = report(marks, &found, &|_| (Outcome::Ignored, "rest".to_owned()));
-        let items: Vec<_> = report.items.iter().map(|item| (item.directive.as_str(), item.text.as_str())).collect();
+        let items: Vec<_> =
+            report.items.iter().map(|item| (item.directive.as_str(), item.text.as_str())).collect();
         let inside = "it is inside a, which is unsupported";
-        assert_eq!(items, [("a: {…}", "no"), ("a.b: 1", inside), ("a.c.d: 2", inside), ("e: secret", "rest")]);
+        assert_eq!(
+            items,
+            [("a: {…}", "no"), ("a.b: 1", inside), ("a.c.d: 2", inside), ("e: secret", "rest")]
+        );
     }
 }

@@ -115,7 +115,8 @@ impl Sections {
     pub(crate) fn route(&mut self, wanted: &str, route: Route) -> Result<Vec<(String, String)>, String> {
         let mut lost = Vec::new();
         let matches = route.matches.iter().fold(map(), |node, (key, value)| node.with(key, value.clone()));
-        let (action, target) = route.action.clone().unwrap_or(("respond".to_owned(), map().with("status", text(404))));
+        let (action, target) =
+            route.action.clone().unwrap_or(("respond".to_owned(), map().with("status", text(404))));
         let only = |fields: Node| {
             // A listener that the match names is not in this file.
             let matches = matches.clone().into_entries().into_iter().filter(|(key, _)| key != "listener");
@@ -124,10 +125,12 @@ impl Sections {
                 .with("upstreams", map().with("u", map().with("servers", list([text("http://127.0.0.1:1")]))))
                 .with("lists", section(&self.lists));
             let action_node = if action == "upstream" { text("u") } else { target.clone() };
-            let route = fields.into_entries().into_iter().fold(
-                map().with("match", matches).with(&action, action_node),
-                |node, (key, value)| node.with(key, value),
-            );
+            let route = fields
+                .into_entries()
+                .into_iter()
+                .fold(map().with("match", matches).with(&action, action_node), |node, (key, value)| {
+                    node.with(key, value)
+                });
             accepted(top, route)
         };
         only(map())?;
@@ -139,7 +142,9 @@ impl Sections {
         for (field, value) in &route.fields {
             match only(map().with(field, value.clone())) {
                 Ok(()) => node.insert(field, value.clone()),
-                Err(message) if matches!(field.as_str(), "allow" | "deny" | "check" | "match") => return Err(message),
+                Err(message) if matches!(field.as_str(), "allow" | "deny" | "check" | "match") => {
+                    return Err(message);
+                }
                 Err(message) => lost.push((field.clone(), message)),
             }
         }

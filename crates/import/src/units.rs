@@ -11,7 +11,9 @@ pub(crate) fn milliseconds(text: &str, default: u64) -> Option<u64> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let number: f64 = rest[..digits].parse().ok()?;
-        let end = rest[digits..].find(|c: char| c.is_ascii_digit() || c == '.').map_or(rest.len(), |end| digits + end);
+        let end = rest[digits..]
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .map_or(rest.len(), |end| digits + end);
         let unit = match &rest[digits..end] {
             "ns" => 1e-6,
             "us" | "µs" => 1e-3,
@@ -74,7 +76,10 @@ mod tests {
         assert_eq!((milliseconds("1.5s", 1), milliseconds("10", 1000)), (Some(1500), Some(10_000)));
         assert_eq!((milliseconds("", 1), milliseconds("1x", 1), milliseconds("s", 1)), (None, None, None));
         assert_eq!((time(1500), time(60_000)), ("1500ms".into(), "60s".into()));
-        assert_eq!((rate(5, 60_000), rate(5, 15_000), rate(5, 2_592_000_000)), ("5/min".into(), "5/15s".into(), "5/30d".into()));
+        assert_eq!(
+            (rate(5, 60_000), rate(5, 15_000), rate(5, 2_592_000_000)),
+            ("5/min".into(), "5/15s".into(), "5/30d".into())
+        );
         assert_eq!((size("8m").as_deref(), size("0"), size("8x")), (Some("8MiB"), Some("0".into()), None));
     }
 }

@@ -82,7 +82,10 @@ fn paths(node: &YamlNode, path: &str, found: &mut Vec<String>) {
             }
         }
         YamlValue::List(items) if !items.iter().all(scalar) => {
-            items.iter().enumerate().for_each(|(index, item)| paths(item, &format!("{path}[{index}]"), found));
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(index, item)| paths(item, &format!("{path}[{index}]"), found));
         }
         _ => found.push(path.to_owned()),
     }
@@ -102,7 +105,9 @@ fn every_field_is_in_the_report() {
             for path in &expected {
                 let wanted = expected.iter().filter(|other| *other == path).count();
                 let items = report.items.iter().filter(|item| {
-                    item.source.file == *file && item.directive.starts_with(&format!("{path}:")) && !item.text.is_empty()
+                    item.source.file == *file
+                        && item.directive.starts_with(&format!("{path}:"))
+                        && !item.text.is_empty()
                 });
                 let mut lines: Vec<_> = items.map(|item| item.source.line).collect();
                 lines.dedup();
@@ -125,7 +130,8 @@ fn secrets_are_not_in_the_report() {
 
 #[test]
 fn keys_that_have_no_conventional_meaning_can_be_given_one() {
-    let file = "domain: a\ndescriptors:\n  - {key: user_id, rate_limit: {unit: minute, requests_per_unit: 5}}\n";
+    let file =
+        "domain: a\ndescriptors:\n  - {key: user_id, rate_limit: {unit: minute, requests_per_unit: 5}}\n";
     let files = [("a.yaml".to_owned(), file.to_owned())];
     let meanings = ratelimit::Meanings::from([("user_id".to_owned(), "header:X-User-Id".to_owned())]);
     let yaml = ratelimit::import("a.yaml", &files, &meanings).unwrap().yaml;

@@ -123,7 +123,11 @@ fn values(text: &str, word: &str) -> Vec<String> {
 
 fn start(case: &Path) -> Played {
     let mut yaml = std::fs::read_to_string(case.join("gateway.yaml")).unwrap();
-    let urls = yaml.lines().filter(|line| line.contains("servers:") || line.contains("- {url:")).collect::<Vec<_>>().join("\n");
+    let urls = yaml
+        .lines()
+        .filter(|line| line.contains("servers:") || line.contains("- {url:"))
+        .collect::<Vec<_>>()
+        .join("\n");
     let mut servers = Vec::new();
     for address in values(&urls, "http://") {
         let upstream = Upstream::scripted(|exchange| {
@@ -134,7 +138,11 @@ fn start(case: &Path) -> Played {
         });
         yaml = yaml.replace(&format!("http://{address}"), &format!("http://{}", upstream.address));
         let host = address.split(':').next().unwrap();
-        let name = if host.starts_with(|c: char| c.is_ascii_digit()) { host } else { host.split('.').next().unwrap() };
+        let name = if host.starts_with(|c: char| c.is_ascii_digit()) {
+            host
+        } else {
+            host.split('.').next().unwrap()
+        };
         servers.push((name.to_owned(), upstream));
     }
     let listen = yaml.split("\n\n").find(|part| part.starts_with("listen:")).unwrap().to_owned();
@@ -144,7 +152,8 @@ fn start(case: &Path) -> Played {
         own = own.replace(&format!("0.0.0.0:{address}\n"), &format!("\"{name}\"\n"));
         own = own.replace(&format!("0.0.0.0:{address} "), &format!("\"{name}\" "));
     }
-    let mut setup = Setup::default();
+    // One worker, so that servers have their turns over all requests.
+    let mut setup = Setup::default().workers(1);
     let signed = Authority::new().sign(&["shop.example.com"]);
     for (word, text) in [("cert: ", &signed.cert), ("key: ", &signed.key)] {
         for file in values(&own, word) {

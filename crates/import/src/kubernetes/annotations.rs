@@ -1,11 +1,11 @@
 //! Annotations of ingress-nginx.
 
-use super::Context;
+use super::context::Context;
 use super::objects::Object;
 use crate::fields::Field;
 use crate::sections::Route;
 use crate::units::{milliseconds, size, time};
-use crate::yaml::{Node, list, map, text};
+use crate::yaml::{Node, boolean, list, map, text};
 
 /// What all annotations of ingress-nginx begin with.
 const PREFIX: &str = "nginx.ingress.kubernetes.io/";
@@ -23,8 +23,6 @@ pub(super) struct Settings {
     pub(super) redirect: Option<(u16, String)>,
     pub(super) app_root: Option<String>,
     pub(super) aliases: Vec<String>,
-    /// Why the whole Ingress is left out.
-    pub(super) canary: bool,
 }
 
 /// The annotations of one Ingress.
@@ -65,6 +63,12 @@ impl<'a> Annotations<'a, '_, '_> {
     }
 }
 
+/// Whether it is a canary of another Ingress.
+pub(super) fn is_canary(object: &Object<'_>) -> bool {
+    let annotations = object.field.at(&["metadata", "annotations"]);
+    annotations.is_some_and(|annotations| annotations.is_true(&format!("{PREFIX}canary")))
+}
+
 pub(super) fn settings(object: &Object<'_>, cx: &mut Context<'_>) -> Settings {
     let mut settings = Settings {
         route: Route::default(),
@@ -77,7 +81,6 @@ pub(super) fn settings(object: &Object<'_>, cx: &mut Context<'_>) -> Settings {
         redirect: None,
         app_root: None,
         aliases: Vec::new(),
-        canary: false,
     };
     let mut annotations = Annotations { object, cx };
     limits(&mut annotations, &mut settings);
@@ -109,7 +112,10 @@ fn limits(annotations: &mut Annotations<'_, '_, '_>, settings: &mut Settings) {
         let burst = number.saturating_mul(multiplier).saturating_add(1);
         let (node, said) = match unit {
             "" => {
-                let node = map().with("key", text("ip")).with("algorithm", text("concurrency")).with("max", text(number));
+                let node = map()
+                    .with("key", text("ip"))
+                    .with("algorithm", text("concurrency"))
+                    .with("max", text(number));
                 (node, "requests in flight of an address".to_owned())
             }
             unit => {
@@ -140,9 +146,10 @@ fn limits(annotations: &mut Annotations<'_, '_, '_>, settings: &mut Settings) {
 
 /// Lists of addresses, and credentials that only nginx can verify.
 fn access(annotations: &mut Annotations<'_, '_, '_>, settings: &mut Settings) {
-    for (names, field) in
-        [(["whitelist-source-range", "allowlist-source-range"], "allow"), (["denylist-source-range", ""], "deny")]
-    {
+    for (names, field) in [
+        (["whitelist-source-range", "allowlist-source-range"], "allow"),
+        (["denylist-source-range", ""], "deny"),
+    ] {
         for name in names {
             let Some(found) = annotations.get(name) else { continue };
             let wanted = format!("{}-{field}", annotations.object.name);
@@ -156,12 +163,15 @@ fn access(annotations: &mut Annotations<'_, '_, '_>, settings: &mut Settings) {
             }
         }
     }
-    let entries = annotations.object.field.at(&["metadata", "annotations"]).map(Field::entries).unwrap_or_default();
+    let entries =
+        annotations.object.field.at(&["metadata", "annotations"]).map(Field::entries).unwrap_or_default();
     for (name, field) in entries {
         let Some(name) = name.strip_prefix(PREFIX) else { continue };
         if name.starts_with("auth-") {
             let instead = match name {
-                "auth-type" | "auth-secret" | "auth-secret-type" | "auth-realm" => "auth.api_key or auth.jwt, or passwords in the application",
+                "auth-type" | "auth-secret" | "auth-secret-type" | "auth-realm" => {
+                    "auth.api_key or auth.jwt, or passwords in the application"
+                }
                 name if name.starts_with("auth-tls") => "client_ca of a listener",
                 _ => "auth.check, which asks a service about each request",
             };
@@ -175,7 +185,8 @@ fn close(annotations: &mut Annotations<'_, '_, '_>, settings: &mut Settings, fie
     let everybody = ["0.0.0.0/0".to_owned(), "::/0".to_owned()];
     let name = annotations.cx.sections.list("not-yet-authenticated", &everybody).unwrap_or_default();
     settings.route.set("deny", list([text(name)]).comment("remove this when requests are authenticated"));
-    let text = format!("until then its routes answer 403 to everybody (deny: not-yet-authenticated): {instead}");
+    let text =
+        format!("until then its routes answer 403 to everybody (deny: not-yet-authenticated): {instead}");
     annotations.cx.marks.unsupported(field.number, text);
 }
 
@@ -185,10 +196,16 @@ fn paths(annotations: &mut Annotations<'_, '_, '_>, settings: &mut Settings) {
         settings.rewrite = field.text().map(|target| (target.to_owned(), field.number));
         annotations.cx.marks.converted(field.number, "rewrite of its routes");
     }
-    settings.regex = annotations.take("use-regex", "paths are expressions, if it is true") == Some("true") || settings.rewrite.is_some();
-    settings.ssl_redirect = annotations.take("ssl-redirect", "whether hosts with a certificate redirect to https") != Some("false");
-    settings.force_ssl = annotations.take("force-ssl-redirect", "whether all hosts redirect to https") == Some("true");
-    let code = annotations.number("permanent-redirect-code", "status of the redirect").and_then(|code| u16::try_from(code).ok());
+    settings.regex = annotations.take("use-regex", "paths are expressions, if it is true") == Some("true")
+        || settings.rewrite.is_some();
+    settings.ssl_redirect = annotations
+        .take("ssl-redirect", "whether hosts with a certificate redirect to https")
+        != Some("false");
+    settings.force_ssl =
+        annotations.take("force-ssl-redirect", "whether all hosts redirect to https") == Some("true");
+    let code = annotations
+        .number("permanent-redirect-code", "status of the redirect")
+        .and_then(|code| u16::try_from(code).ok());
     if let Some(to) = annotations.take("permanent-redirect", "redirect") {
         settings.redirect = Some((code.unwrap_or(301), to.to_owned()));
     }
@@ -197,15 +214,13 @@ fn paths(annotations: &mut Annotations<'_, '_, '_>, settings: &mut Settings) {
     }
     settings.app_root = annotations.take("app-root", "a redirect of /").map(str::to_owned);
     let aliases = annotations.take("server-alias", "hosts of its routes").unwrap_or_default();
-    settings.aliases = aliases.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned).collect();
+    settings.aliases =
+        aliases.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned).collect();
     if let Some(host) = annotations.take("upstream-vhost", "request_headers.set.Host") {
         settings.route.header("request_headers", "set", "Host", Some(text(host)));
     }
     if let Some(prefix) = annotations.take("x-forwarded-prefix", "request_headers.set.X-Forwarded-Prefix") {
         settings.route.header("request_headers", "set", "X-Forwarded-Prefix", Some(text(prefix)));
-    }
-    if annotations.get("canary").is_some_and(|field| field.text() == Some("true")) {
-        settings.canary = true;
     }
 }
 
@@ -213,21 +228,32 @@ fn paths(annotations: &mut Annotations<'_, '_, '_>, settings: &mut Settings) {
 fn upstreams(annotations: &mut Annotations<'_, '_, '_>, settings: &mut Settings) {
     let mut timeouts = map().with("connect", text("5s"));
     let (mut response, mut idle) = ("60s".to_owned(), "60s".to_owned());
-    if let Some(ms) = annotations.take("proxy-connect-timeout", "timeouts.connect").and_then(|value| milliseconds(value, 1000)) {
+    if let Some(ms) = annotations
+        .take("proxy-connect-timeout", "timeouts.connect")
+        .and_then(|value| milliseconds(value, 1000))
+    {
         timeouts.insert("connect", text(time(ms)));
     }
-    if let Some(ms) = annotations.take("proxy-read-timeout", "timeouts.response and idle").and_then(|value| milliseconds(value, 1000)) {
+    if let Some(ms) = annotations
+        .take("proxy-read-timeout", "timeouts.response and idle")
+        .and_then(|value| milliseconds(value, 1000))
+    {
         (response, idle) = (time(ms), time(ms));
     }
     if let Some(field) = annotations.get("proxy-send-timeout") {
         let said = "a server that reads slowly has no timeout of its own; `timeout` of a route bounds the whole request";
         annotations.cx.marks.unsupported(field.number, said);
     }
-    settings.upstream.push(("timeouts".to_owned(), timeouts.with("response", text(response)).with("idle", text(idle))));
+    settings
+        .upstream
+        .push(("timeouts".to_owned(), timeouts.with("response", text(response)).with("idle", text(idle))));
     if let Some(field) = annotations.get("proxy-body-size") {
         match field.text().and_then(size) {
             Some(size) if size.trim_end_matches(|c: char| c.is_ascii_alphabetic()) == "0" => {
-                annotations.cx.marks.approximated(field.number, "max_body 1GiB: 0 is no bound in nginx, and routes have one");
+                annotations
+                    .cx
+                    .marks
+                    .approximated(field.number, "max_body 1GiB: 0 is no bound in nginx, and routes have one");
                 settings.route.set("max_body", text("1GiB").source(&field.source));
             }
             Some(size) => {
@@ -239,12 +265,18 @@ fn upstreams(annotations: &mut Annotations<'_, '_, '_>, settings: &mut Settings)
     }
     if let Some(field) = annotations.get("proxy-next-upstream-tries") {
         let tries = field.text().and_then(|text| text.parse::<u64>().ok()).unwrap_or(3);
-        annotations.cx.marks.approximated(field.number, "retries, one less: requests are sent again only where that is safe");
+        annotations
+            .cx
+            .marks
+            .approximated(field.number, "retries, one less: requests are sent again only where that is safe");
         settings.upstream.push(("retries".to_owned(), text(tries.saturating_sub(1))));
     }
     for name in ["proxy-next-upstream", "proxy-next-upstream-timeout"] {
         if let Some(field) = annotations.get(name) {
-            annotations.cx.marks.approximated(field.number, "requests are sent again after failed connections, where that is safe");
+            annotations.cx.marks.approximated(
+                field.number,
+                "requests are sent again after failed connections, where that is safe",
+            );
         }
     }
     if let Some(field) = annotations.get("backend-protocol") {
@@ -266,21 +298,32 @@ fn upstreams(annotations: &mut Annotations<'_, '_, '_>, settings: &mut Settings)
             "$remote_addr" | "$binary_remote_addr" => Some("ip".to_owned()),
             "$request_uri" | "$uri" => Some("path".to_owned()),
             "$host" => Some("host".to_owned()),
-            other => ["http", "cookie", "arg"].iter().zip(["header", "cookie", "query"]).find_map(|(variable, key)| {
-                let name = other.strip_prefix(&format!("${variable}_"))?;
-                Some(format!("{key}:{}", if *variable == "http" { name.replace('_', "-") } else { name.to_owned() }))
-            }),
+            other => ["http", "cookie", "arg"].iter().zip(["header", "cookie", "query"]).find_map(
+                |(variable, key)| {
+                    let name = other.strip_prefix(&format!("${variable}_"))?;
+                    Some(format!(
+                        "{key}:{}",
+                        if *variable == "http" { name.replace('_', "-") } else { name.to_owned() }
+                    ))
+                },
+            ),
         };
         match key {
             Some(key) => {
-                annotations.cx.marks.approximated(field.number, "balance: {hash: KEY}; the addresses of a Service are those that its name resolves to");
+                annotations.cx.marks.approximated(
+                    field.number,
+                    "balance: {hash: KEY}; the addresses of a Service are those that its name resolves to",
+                );
                 settings.upstream.push(("balance".to_owned(), map().with("hash", text(key))));
             }
             None => annotations.cx.marks.unsupported(field.number, "see balance: {hash: KEY} of upstreams"),
         }
     }
     if let Some(field) = annotations.get("load-balance") {
-        annotations.cx.marks.approximated(field.number, "round_robin: the Service spreads requests over its endpoints");
+        annotations
+            .cx
+            .marks
+            .approximated(field.number, "round_robin: the Service spreads requests over its endpoints");
     }
 }
 
@@ -297,9 +340,13 @@ fn cors(annotations: &mut Annotations<'_, '_, '_>, settings: &mut Settings) {
             "ingress-nginx allows credentials for all origins unless it is told otherwise; the gateway does not: name the origins in cors",
         );
     } else if credentials {
-        cors.insert("credentials", crate::yaml::boolean(true));
+        cors.insert("credentials", boolean(true));
     }
-    for (name, field) in [("cors-allow-methods", "methods"), ("cors-allow-headers", "headers"), ("cors-expose-headers", "expose")] {
+    for (name, field) in [
+        ("cors-allow-methods", "methods"),
+        ("cors-allow-headers", "headers"),
+        ("cors-expose-headers", "expose"),
+    ] {
         if let Some(value) = annotations.take(name, &format!("cors.{field}")) {
             cors.insert(field, split(value));
         }

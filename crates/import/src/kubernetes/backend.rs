@@ -25,7 +25,11 @@ pub(super) struct Target {
 
 impl<'a> Backends<'a> {
     pub(super) fn of(objects: &[&Object<'a>]) -> Self {
-        let of = |object: &&Object<'a>| Service { name: object.name, namespace: object.namespace, field: object.field };
+        let of = |object: &&Object<'a>| Service {
+            name: object.name,
+            namespace: object.namespace,
+            field: object.field,
+        };
         Self(objects.iter().map(of).collect())
     }
 
@@ -46,7 +50,9 @@ impl<'a> Backends<'a> {
                 (None, Some("http" | "web") | None) => "80".to_owned(),
                 (None, Some("https")) => "443".to_owned(),
                 (None, Some(other)) => {
-                    let text = format!("left out: add the Service {namespace}/{service} to the input, which says what port `{other}` is");
+                    let text = format!(
+                        "left out: add the Service {namespace}/{service} to the input, which says what port `{other}` is"
+                    );
                     marks.unsupported(port.unwrap_or(name).number, text);
                     return None;
                 }
@@ -54,9 +60,13 @@ impl<'a> Backends<'a> {
         };
         if let Some(field) = port {
             let named = field.text() != Some(number.as_str());
-            let is_known = known.is_some_and(|known| port_of(known.field, field.text(), &mut Marks::default()).is_some());
+            let is_known = known
+                .is_some_and(|known| port_of(known.field, field.text(), &mut Marks::default()).is_some());
             match named && !is_known {
-                true => marks.approximated(field.number, format!("port {number}, as its name says; the Service is not in the input")),
+                true => marks.approximated(
+                    field.number,
+                    format!("port {number}, as its name says; the Service is not in the input"),
+                ),
                 false => marks.converted(field.number, format!("port {number}")),
             }
         }
@@ -68,7 +78,8 @@ impl<'a> Backends<'a> {
             }
             None => format!("{service}.{namespace}.svc.cluster.local"),
         };
-        let shown = if namespace == "default" { service.to_owned() } else { format!("{namespace}-{service}") };
+        let shown =
+            if namespace == "default" { service.to_owned() } else { format!("{namespace}-{service}") };
         marks.converted(name.number, format!("a server of an upstream: {host}"));
         Some(Target { name: shown, address: format!("{host}:{number}"), weight: 1 })
     }

@@ -67,10 +67,18 @@ impl Candidates {
             };
             let wider = |one: &Candidate| match &one.host {
                 None => true,
-                Some(other) => *other != host && other.strip_prefix('*').is_some_and(|end| host.trim_start_matches('*').ends_with(end)),
+                Some(other) => {
+                    *other != host
+                        && other
+                            .strip_prefix('*')
+                            .is_some_and(|end| host.trim_start_matches('*').ends_with(end))
+                }
             };
             if !self.0.iter().any(all) && self.0.iter().any(wider) {
-                let mut route = Route { above: vec![format!("rules of other hosts do not apply to {host}")], ..Route::default() };
+                let mut route = Route {
+                    above: vec![format!("rules of other hosts do not apply to {host}")],
+                    ..Route::default()
+                };
                 route.action = Some(("respond".to_owned(), map().with("status", text(404))));
                 self.0.push(Candidate {
                     name: format!("{host}-rest"),

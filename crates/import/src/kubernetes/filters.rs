@@ -15,7 +15,9 @@ pub(super) fn apply(filter: &Field, prefix: Option<&str>, route: &mut Route, mar
     }
     match filter.text_of("type").unwrap_or_default() {
         "RequestHeaderModifier" => headers(filter, "requestHeaderModifier", "request_headers", route, marks),
-        "ResponseHeaderModifier" => headers(filter, "responseHeaderModifier", "response_headers", route, marks),
+        "ResponseHeaderModifier" => {
+            headers(filter, "responseHeaderModifier", "response_headers", route, marks)
+        }
         "RequestRedirect" => return redirect(filter, prefix, route, marks),
         "URLRewrite" => return rewrite(filter, prefix, route, marks),
         "CORS" => return cors(filter, route, marks),
@@ -60,7 +62,8 @@ fn redirect(filter: &Field, prefix: Option<&str>, route: &mut Route, marks: &mut
             (Some(full), _, _) => literal(full),
             (None, Some(new), Some(_)) => {
                 if let Some(field) = path.get("replacePrefixMatch") {
-                    let said = "redirect; the prefix alone is redirected to the new one with a slash at its end";
+                    let said =
+                        "redirect; the prefix alone is redirected to the new one with a slash at its end";
                     marks.approximated(field.number, said);
                 }
                 format!("{}/{{rest}}", literal(new.trim_end_matches('/')))
@@ -110,9 +113,12 @@ fn cors(filter: &Field, route: &mut Route, marks: &mut Marks) -> bool {
     let Some(field) = filter.get("cors") else { return false };
     marks.all(field, Outcome::Converted, "cors");
     let mut node = map();
-    for (key, target) in
-        [("allowOrigins", "origins"), ("allowMethods", "methods"), ("allowHeaders", "headers"), ("exposeHeaders", "expose")]
-    {
+    for (key, target) in [
+        ("allowOrigins", "origins"),
+        ("allowMethods", "methods"),
+        ("allowHeaders", "headers"),
+        ("exposeHeaders", "expose"),
+    ] {
         let values = field.get(key).map(Field::texts).unwrap_or_default();
         match values.as_slice() {
             [] => {}

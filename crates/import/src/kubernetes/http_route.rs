@@ -1,15 +1,16 @@
 //! An HTTPRoute of the Gateway API.
 
-use super::Context;
 use super::backend::{Target, upstream};
 use super::candidates::Candidate;
+use super::context::Context;
 use super::filters;
 use super::objects::Object;
 use crate::fields::Field;
 use crate::marks::Marks;
+use crate::report::Outcome;
 use crate::sections::Route;
 use crate::units::{milliseconds, time};
-use crate::yaml::{map, text};
+use crate::yaml::{Node, map, text};
 
 /// A match of a rule.
 #[derive(Default)]
@@ -61,16 +62,21 @@ pub(super) fn convert(object: &Object<'_>, gateways: &[&Object<'_>], cx: &mut Co
 /// The hosts of a route; those of the listeners if it names none.
 fn hosts(spec: &Field, gateways: &[&Object<'_>], marks: &mut Marks) -> Vec<Option<String>> {
     if let Some(names) = spec.get("hostnames") {
-        marks.converted(names.number, "match.host; `*.` matches names of several labels, too, as in the Gateway API");
+        marks.converted(
+            names.number,
+            "match.host; `*.` matches names of several labels, too, as in the Gateway API",
+        );
         return names.texts().into_iter().map(|host| Some(host.to_owned())).collect();
     }
     let parents = spec.get("parentRefs").map(Field::items).unwrap_or_default();
     let mut hosts = Vec::new();
     for parent in parents {
         let gateway = gateways.iter().find(|gateway| Some(gateway.name) == parent.text_of("name"));
-        let listeners = gateway.and_then(|gateway| gateway.field.at(&["spec", "listeners"])).map(Field::items);
+        let listeners =
+            gateway.and_then(|gateway| gateway.field.at(&["spec", "listeners"])).map(Field::items);
         for listener in listeners.unwrap_or_default() {
-            let wanted = parent.text_of("sectionName").is_none_or(|name| listener.text_of("name") == Some(name));
+            let wanted =
+                parent.text_of("sectionName").is_none_or(|name| listener.text_of("name") == Some(name));
             if let (true, Some(host)) = (wanted, listener.get("hostname")) {
                 marks.converted(host.number, "match.host of routes without hostnames");
                 hosts.push(host.text().map(str::to_owned));
@@ -97,13 +103,24 @@ fn matched(field: &Field, marks: &mut Marks) -> Result<Matched, (usize, String)>
             "headers" | "queryParams" => {
                 let mut node = map();
                 for item in value.items() {
-                    let (name, wanted) = (item.text_of("name").unwrap_or_default(), item.text_of("value").unwrap_or_default());
+                    let (name, wanted) =
+                        (item.text_of("name").unwrap_or_default(), item.text_of("value").unwrap_or_default());
                     let is_regex = item.text_of("type") == Some("RegularExpression");
                     if is_regex && key == "headers" {
-                        return Err((item.number, "match.headers has exact values, no expressions".to_owned()));
+                        return Err((
+                            item.number,
+                            "match.headers has exact values, no expressions".to_owned(),
+                        ));
                     }
-                    marks.all(item, crate::Outcome::Converted, if key == "headers" { "match.headers" } else { "match.query" });
-                    node.insert(name, if is_regex { map().with("regex", text(wanted)) } else { text(wanted) });
+                    marks.all(
+                        item,
+                        Outcome::Converted,
+                        if key == "headers" { "match.headers" } else { "match.query" },
+                    );
+                    node.insert(
+                        name,
+                        if is_regex { map().with("regex", text(wanted)) } else { text(wanted) },
+                    );
                 }
                 let (target, index) = if key == "headers" { ("headers", 1) } else { ("query", 2) };
                 found.conditions[index] = value.items().len();
@@ -119,7 +136,7 @@ fn path(field: &Field, found: &mut Matched, marks: &mut Marks) -> Result<(), (us
     let value = field.text_of("value").unwrap_or("/");
     let kind = field.text_of("type").unwrap_or("PathPrefix");
     let literal = value.replace('{', "%7B").replace('}', "%7D");
-    marks.all(field, crate::Outcome::Converted, "match.path");
+    marks.all(field, Outcome::Converted, "match.path");
     found.length = value.len();
     let node = match kind {
         "Exact" => {
@@ -162,7 +179,10 @@ fn rule_of(rule: &Field, object: &Object<'_>, matched: &Matched, cx: &mut Contex
         });
     }
     if let Some(field) = rule.at(&["retry", "attempts"]) {
-        cx.marks.approximated(field.number, "retries of the upstream: after failed connections, not after statuses");
+        cx.marks.approximated(
+            field.number,
+            "retries of the upstream: after failed connections, not after statuses",
+        );
         upstream_fields.push(("retries".to_owned(), text(field.text().unwrap_or_default())));
     }
     for filter in rule.get("filters").map(Field::items).unwrap_or_default() {
@@ -174,7 +194,7 @@ fn rule_of(rule: &Field, object: &Object<'_>, matched: &Matched, cx: &mut Contex
     }
     if route.action.is_some() {
         for backend in rule.get("backendRefs").map(Field::items).unwrap_or_default() {
-            cx.marks.all(backend, crate::Outcome::Ignored, "the requests of this rule are not forwarded");
+            cx.marks.all(backend, Outcome::Ignored, "the requests of this rule are not forwarded");
         }
         return Some(route);
     }
@@ -200,7 +220,10 @@ fn targets(rule: &Field, object: &Object<'_>, cx: &mut Context<'_>) -> Vec<Targe
     for backend in rule.get("backendRefs").map(Field::items).unwrap_or_default() {
         let kind = backend.text_of("kind").unwrap_or("Service");
         let Some(name) = backend.get("name").filter(|_| kind == "Service") else {
-            cx.marks.unsupported(backend.number, format!("left out: the gateway forwards to services, not to {kind}"));
+            cx.marks.unsupported(
+                backend.number,
+                format!("left out: the gateway forwards to services, not to {kind}"),
+            );
             continue;
         };
         let namespace = backend.get("namespace");
@@ -213,7 +236,7 @@ fn targets(rule: &Field, object: &Object<'_>, cx: &mut Context<'_>) -> Vec<Targe
         let weight = backend.get("weight");
         let number = weight.and_then(Field::text).and_then(|weight| weight.parse::<u64>().ok()).unwrap_or(1);
         if number == 0 {
-            cx.marks.all(backend, crate::Outcome::Ignored, "a backend of weight 0 gets no requests");
+            cx.marks.all(backend, Outcome::Ignored, "a backend of weight 0 gets no requests");
             continue;
         }
         if let Some(field) = weight {
@@ -229,7 +252,7 @@ fn targets(rule: &Field, object: &Object<'_>, cx: &mut Context<'_>) -> Vec<Targe
     targets
 }
 
-fn duration(field: &Field, said: &str, marks: &mut Marks, set: impl FnOnce(crate::yaml::Node)) {
+fn duration(field: &Field, said: &str, marks: &mut Marks, set: impl FnOnce(Node)) {
     match field.text().and_then(|text| milliseconds(text, 1000)) {
         Some(0) => marks.approximated(field.number, "0s is no timeout; the gateway has its default"),
         Some(ms) => {

@@ -1,10 +1,10 @@
 //! An Ingress, as ingress-nginx serves it.
 
-use super::annotations::{Settings, settings};
+use super::annotations::{Settings, is_canary, settings};
 use super::backend::upstream;
 use super::candidates::Candidate;
+use super::context::{Context, certificate_of};
 use super::objects::Object;
-use super::{Context, certificate_of};
 use crate::fields::Field;
 use crate::marks::Marks;
 use crate::names::escaped;
@@ -19,13 +19,13 @@ struct Path<'a> {
 }
 
 pub(super) fn convert(object: &Object<'_>, cx: &mut Context<'_>) {
-    let settings = settings(object, cx);
-    if settings.canary {
+    if is_canary(object) {
         let said = "left out: a canary is a server with a weight in the upstream of the main Ingress (servers: [{url: …, weight: 9}, {url: \
                     …, weight: 1}]), or a route with match.headers before it";
         cx.marks.unsupported(object.field.number, said);
         return;
     }
+    let settings = settings(object, cx);
     let Some(spec) = object.field.get("spec") else {
         cx.marks.unsupported(object.field.number, "it has no `spec`");
         return;
@@ -37,7 +37,8 @@ pub(super) fn convert(object: &Object<'_>, cx: &mut Context<'_>) {
             cx.marks.converted(host.number, "match.host");
         }
         let host = host.and_then(Field::text);
-        let redirects = settings.force_ssl || settings.ssl_redirect && host.is_some_and(|host| secure.iter().any(|name| name == host));
+        let redirects = settings.force_ssl
+            || settings.ssl_redirect && host.is_some_and(|host| secure.iter().any(|name| name == host));
         for path in rule.at(&["http", "paths"]).map(Field::items).unwrap_or_default() {
             if let Some(service) = path.at(&["backend", "service"]).or(path.get("backend")) {
                 one(object, host, Some(path), service, &settings, redirects, cx);
@@ -46,7 +47,8 @@ pub(super) fn convert(object: &Object<'_>, cx: &mut Context<'_>) {
         if let (Some(host), Some(root)) = (host, &settings.app_root) {
             let mut route = Route { source: Some(rule.source.clone()), ..Route::default() };
             route.matches.push(("path".to_owned(), text("/")));
-            route.action = Some(("redirect".to_owned(), map().with("status", text(302)).with("to", text(root))));
+            route.action =
+                Some(("redirect".to_owned(), map().with("status", text(302)).with("to", text(root))));
             push(object, Some(host), None, true, 1, route, rule.number, cx);
         }
     }
@@ -92,27 +94,40 @@ fn one(
     if let (Some(path), Some((target, number))) = (&matched, &settings.rewrite) {
         match rewrite(path.text, target) {
             Ok(node) => route.set("rewrite", node),
-            Err(why) => return cx.marks.unsupported(*number, format!("the path {} is left out: {why}", path.text)),
+            Err(why) => {
+                return cx.marks.unsupported(*number, format!("the path {} is left out: {why}", path.text));
+            }
         }
     }
     // Of extensions/v1beta1: serviceName and servicePort.
     let name = service.get("name").or(service.get("serviceName"));
-    let port = service.get("port").and_then(|port| port.get("number").or(port.get("name"))).or(service.get("servicePort"));
+    let port = service
+        .get("port")
+        .and_then(|port| port.get("number").or(port.get("name")))
+        .or(service.get("servicePort"));
     let Some(name) = name else {
-        cx.marks.unsupported(service.number, "left out: the gateway forwards to services, not to other resources");
+        cx.marks.unsupported(
+            service.number,
+            "left out: the gateway forwards to services, not to other resources",
+        );
         return;
     };
     let Some(target) = cx.backends.target(name, object.namespace, port, &mut cx.marks) else { return };
     match (&settings.redirect, upstream(&[target], settings.scheme, &settings.upstream, &mut cx.sections)) {
         (Some((status, to)), _) => {
-            route.action = Some(("redirect".to_owned(), map().with("status", text(status)).with("to", text(to))));
+            route.action =
+                Some(("redirect".to_owned(), map().with("status", text(status)).with("to", text(to))));
         }
         (None, Ok(name)) => route.forward(&name),
         (None, Err(message)) => return cx.marks.unsupported(service.number, format!("left out: {message}")),
     }
     for host in [host].into_iter().chain(settings.aliases.iter().map(|alias| Some(alias.as_str()))) {
         if redirects {
-            let mut to_https = Route { source: Some(place.source.clone()), matches: route.matches.clone(), ..Route::default() };
+            let mut to_https = Route {
+                source: Some(place.source.clone()),
+                matches: route.matches.clone(),
+                ..Route::default()
+            };
             let to = map().with("status", text(308)).with("to", text("https://{host}{path}"));
             to_https.action = Some(("redirect".to_owned(), to));
             push(object, host, Some("http"), exact, length, to_https, place.number, cx);
@@ -137,7 +152,16 @@ fn push(
         None => object.name.to_owned(),
     };
     let host = host.map(str::to_owned);
-    cx.candidates.0.push(Candidate { host, listener, exact, length, conditions: [0, 0, 0], name, route, number });
+    cx.candidates.0.push(Candidate {
+        host,
+        listener,
+        exact,
+        length,
+        conditions: [0, 0, 0],
+        name,
+        route,
+        number,
+    });
 }
 
 fn path_of<'a>(field: &'a Field, settings: &Settings, cx: &mut Context<'_>) -> Option<Path<'a>> {

@@ -46,7 +46,12 @@ pub(super) fn rest(field: &Field) -> (Outcome, String) {
     if path == "metadata.name" || path == "metadata.namespace" {
         return (Outcome::Converted, "in names of routes and servers".to_owned());
     }
-    if begins(&["metadata.annotations.kubectl.kubernetes.io/", "metadata.annotations.meta.helm.sh/", "metadata.annotations.kubernetes.io/", "metadata.annotations.argocd"]) {
+    if begins(&[
+        "metadata.annotations.kubectl.kubernetes.io/",
+        "metadata.annotations.meta.helm.sh/",
+        "metadata.annotations.kubernetes.io/",
+        "metadata.annotations.argocd",
+    ]) {
         return ignored("it is for tools of the cluster");
     }
     if let Some(annotation) = path.strip_prefix("metadata.annotations.nginx.ingress.kubernetes.io/") {
@@ -62,13 +67,20 @@ pub(super) fn rest(field: &Field) -> (Outcome, String) {
     if begins(&["metadata."]) {
         return ignored("it changes nothing of how requests are routed");
     }
-    if begins(&["spec.ingressClassName", "spec.gatewayClassName", "spec.listeners"]) && !path.contains("tls") {
+    if begins(&["spec.ingressClassName", "spec.gatewayClassName", "spec.listeners"]) && !path.contains("tls")
+    {
         return ignored("one gateway serves all of them: each route has its hosts and paths");
     }
-    if begins(&["spec.parentRefs", "spec.ports", "spec.rules.name"]) || path.ends_with(".group") || path.ends_with(".kind") {
+    if begins(&["spec.parentRefs", "spec.ports", "spec.rules.name"])
+        || path.ends_with(".group")
+        || path.ends_with(".kind")
+    {
         return ignored("it says which objects belong together; the gateway has one set of routes");
     }
-    (Outcome::Unsupported, "the importer does not know this field: see whether a route has an equivalent".to_owned())
+    (
+        Outcome::Unsupported,
+        "the importer does not know this field: see whether a route has an equivalent".to_owned(),
+    )
 }
 
 /// A path without the indexes of lists, and without that of a list of objects.
@@ -90,21 +102,69 @@ fn strip_items(path: &str) -> String {
 fn unknown_annotation(name: &str) -> (Outcome, String) {
     const TABLE: [(&[&str], Outcome, &str); 12] = [
         (
-            &["proxy-buffer", "proxy-buffering", "proxy-request-buffering", "proxy-max-temp-file", "client-body-buffer"],
+            &[
+                "proxy-buffer",
+                "proxy-buffering",
+                "proxy-request-buffering",
+                "proxy-max-temp-file",
+                "client-body-buffer",
+            ],
             Outcome::Ignored,
             "the gateway forwards bodies as they arrive, in a bounded amount of memory",
         ),
-        (&["proxy-http-version", "connection-proxy-header"], Outcome::Ignored, "the gateway keeps connections to servers"),
-        (&["enable-access-log", "enable-rewrite-log", "enable-opentelemetry", "opentelemetry", "enable-opentracing"], Outcome::Ignored, "see access_log and telemetry"),
-        (&["ssl-ciphers", "ssl-prefer-server-ciphers"], Outcome::Ignored, "the gateway has modern ciphers, and nothing to choose"),
+        (
+            &["proxy-http-version", "connection-proxy-header"],
+            Outcome::Ignored,
+            "the gateway keeps connections to servers",
+        ),
+        (
+            &[
+                "enable-access-log",
+                "enable-rewrite-log",
+                "enable-opentelemetry",
+                "opentelemetry",
+                "enable-opentracing",
+            ],
+            Outcome::Ignored,
+            "see access_log and telemetry",
+        ),
+        (
+            &["ssl-ciphers", "ssl-prefer-server-ciphers"],
+            Outcome::Ignored,
+            "the gateway has modern ciphers, and nothing to choose",
+        ),
         (&["proxy-redirect", "proxy-cookie"], Outcome::Unsupported, "answers are forwarded as they are"),
-        (&["server-snippet", "configuration-snippet", "stream-snippet", "auth-snippet"], Outcome::Unsupported, "snippets are nginx: convert what they do with import nginx, or by hand"),
-        (&["modsecurity", "enable-modsecurity", "enable-owasp"], Outcome::Unsupported, "the gateway has no web application firewall: keep one before it"),
+        (
+            &["server-snippet", "configuration-snippet", "stream-snippet", "auth-snippet"],
+            Outcome::Unsupported,
+            "snippets are nginx: convert what they do with import nginx, or by hand",
+        ),
+        (
+            &["modsecurity", "enable-modsecurity", "enable-owasp"],
+            Outcome::Unsupported,
+            "the gateway has no web application firewall: keep one before it",
+        ),
         (&["mirror"], Outcome::Unsupported, "requests are not copied"),
-        (&["custom-http-errors", "default-backend"], Outcome::Unsupported, "answers of servers are forwarded as they are; `reject` of a route replaces refusals"),
-        (&["limit-rate"], Outcome::Unsupported, "bandwidth is not limited; a limit with cost: {bytes: response} bounds it over time"),
-        (&["from-to-www-redirect", "canary", "satisfy", "ssl-passthrough", "proxy-ssl"], Outcome::Unsupported, "write it by hand: see redirect of routes, weights of servers, and tls of upstreams"),
-        (&["session-cookie", "affinity"], Outcome::Unsupported, "the gateway sets no cookies: see balance: {hash: KEY} of upstreams"),
+        (
+            &["custom-http-errors", "default-backend"],
+            Outcome::Unsupported,
+            "answers of servers are forwarded as they are; `reject` of a route replaces refusals",
+        ),
+        (
+            &["limit-rate"],
+            Outcome::Unsupported,
+            "bandwidth is not limited; a limit with cost: {bytes: response} bounds it over time",
+        ),
+        (
+            &["from-to-www-redirect", "canary", "satisfy", "ssl-passthrough", "proxy-ssl"],
+            Outcome::Unsupported,
+            "write it by hand: see redirect of routes, weights of servers, and tls of upstreams",
+        ),
+        (
+            &["session-cookie", "affinity"],
+            Outcome::Unsupported,
+            "the gateway sets no cookies: see balance: {hash: KEY} of upstreams",
+        ),
     ];
     let found = TABLE.iter().find(|(names, _, _)| names.iter().any(|prefix| name.starts_with(prefix)));
     found.map_or_else(

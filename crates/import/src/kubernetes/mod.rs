@@ -1,11 +1,12 @@
 //! Ingresses of ingress-nginx and HTTPRoutes of the Gateway API.
 //!
 //! `objects` finds the objects of the documents, `backend` makes upstreams of services, `annotations` and `ingress` convert
-//! ingresses, `http_route` and `filters` HTTPRoutes, `candidates` puts their routes in order, `known` explains the rest.
+//! ingresses, `http_route` and `filters` HTTPRoutes, `candidates` puts their routes in order, `context` has what an import knows, `known` explains the rest.
 
 mod annotations;
 mod backend;
 mod candidates;
+mod context;
 mod filters;
 mod http_route;
 mod ingress;
@@ -14,22 +15,14 @@ mod objects;
 
 use self::backend::Backends;
 use self::candidates::Candidates;
+use self::context::{Context, certificate_of};
 use self::objects::{Object, objects};
-use crate::report::Imported;
-use crate::fields::{Field, Fields, report};
+use crate::fields::{Field, Fields, Value, report};
 use crate::marks::Marks;
+use crate::names::name as valid;
+use crate::report::{Imported, Source};
 use crate::sections::Sections;
 use crate::yaml::{Node, list, map, text};
-
-/// What an import knows while it walks through the objects.
-struct Context<'a> {
-    marks: Marks,
-    sections: Sections,
-    backends: Backends<'a>,
-    candidates: Candidates,
-    /// Names of secrets with certificates.
-    certificates: Vec<(String, crate::Source)>,
-}
 
 /// Converts manifests, with the names of their files.
 ///
@@ -78,9 +71,9 @@ pub fn import(path: &str, files: &[(String, String)]) -> Result<Imported, String
 fn conceal(document: &mut Field) {
     if document.text_of("kind") == Some("Secret") {
         document.conceal();
-    } else if let crate::fields::Value::Map(entries) = &mut document.value
+    } else if let Value::Map(entries) = &mut document.value
         && let Some((_, items)) = entries.iter_mut().find(|(key, _)| key == "items")
-        && let crate::fields::Value::List(items) = &mut items.value
+        && let Value::List(items) = &mut items.value
     {
         items.iter_mut().for_each(conceal);
     }
@@ -88,14 +81,17 @@ fn conceal(document: &mut Field) {
 
 /// The listeners: those of the gateways, or those of ingress-nginx.
 fn listen(gateways: &[&Object<'_>], cx: &mut Context<'_>) {
-    let mut addresses: Vec<(u16, bool, Option<crate::Source>)> = Vec::new();
+    let mut addresses: Vec<(u16, bool, Option<Source>)> = Vec::new();
     for gateway in gateways {
         let listeners = gateway.field.at(&["spec", "listeners"]).map(Field::items).unwrap_or_default();
         for listener in listeners {
             let protocol = listener.text_of("protocol").unwrap_or("HTTP");
             let Some(port) = listener.text_of("port").and_then(|port| port.parse().ok()) else { continue };
             if !matches!(protocol, "HTTP" | "HTTPS") {
-                cx.marks.unsupported(listener.number, format!("the gateway serves HTTP and HTTPS, not {protocol}"));
+                cx.marks.unsupported(
+                    listener.number,
+                    format!("the gateway serves HTTP and HTTPS, not {protocol}"),
+                );
                 continue;
             }
             let tls = protocol == "HTTPS";
@@ -104,7 +100,8 @@ fn listen(gateways: &[&Object<'_>], cx: &mut Context<'_>) {
                     cx.marks.converted(field.number, format!("listen: 0.0.0.0:{port}"));
                 }
             }
-            for certificate in listener.at(&["tls", "certificateRefs"]).map(Field::items).unwrap_or_default() {
+            for certificate in listener.at(&["tls", "certificateRefs"]).map(Field::items).unwrap_or_default()
+            {
                 if let Some(name) = certificate.get("name") {
                     certificate_of(name, cx);
                 }
@@ -112,7 +109,9 @@ fn listen(gateways: &[&Object<'_>], cx: &mut Context<'_>) {
             if let Some(mode) = listener.at(&["tls", "mode"]) {
                 match mode.text() {
                     Some("Terminate") => cx.marks.converted(mode.number, "the listener ends TLS"),
-                    _ => cx.marks.unsupported(mode.number, "the gateway ends TLS itself; it passes no TLS on"),
+                    _ => {
+                        cx.marks.unsupported(mode.number, "the gateway ends TLS itself; it passes no TLS on")
+                    }
                 }
             }
             if !addresses.iter().any(|(known, _, _)| *known == port) {
@@ -133,7 +132,8 @@ fn listen(gateways: &[&Object<'_>], cx: &mut Context<'_>) {
         let kind = if tls { "https" } else { "http" };
         let name = if *count == 1 { kind.to_owned() } else { format!("{kind}-{port}") };
         let node = map().with("name", text(name)).with("address", text(format!("0.0.0.0:{port}")));
-        let node = if tls { node.with("tls", map().with("certificates", certificates(cx)).block()) } else { node };
+        let node =
+            if tls { node.with("tls", map().with("certificates", certificates(cx)).block()) } else { node };
         cx.sections.listen.push(match source {
             Some(source) => node.source(&source),
             None => node,
@@ -141,24 +141,15 @@ fn listen(gateways: &[&Object<'_>], cx: &mut Context<'_>) {
     }
 }
 
-/// Remembers a secret with a certificate.
-fn certificate_of(field: &Field, cx: &mut Context<'_>) {
-    let Some(name) = field.text() else { return };
-    let text = format!("tls/{name}.pem and tls/{name}.key: kubectl get secret {name} has them as tls.crt and tls.key");
-    cx.marks.approximated(field.number, text);
-    if !cx.certificates.iter().any(|(known, _)| known == name) {
-        cx.certificates.push((name.to_owned(), field.source.clone()));
-    }
-}
-
 fn certificates(cx: &Context<'_>) -> Node {
     let mut names = cx.certificates.clone();
     if names.is_empty() {
-        names.push(("default".to_owned(), crate::Source { file: "no secret is named".to_owned(), line: 0 }));
+        names.push(("default".to_owned(), Source { file: "no secret is named".to_owned(), line: 0 }));
     }
-    let pair = |(name, source): (String, crate::Source)| {
-        let name = crate::names::name(&name);
-        let node = map().with("cert", text(format!("tls/{name}.pem"))).with("key", text(format!("tls/{name}.key")));
+    let pair = |(name, source): (String, Source)| {
+        let name = valid(&name);
+        let node =
+            map().with("cert", text(format!("tls/{name}.pem"))).with("key", text(format!("tls/{name}.key")));
         if source.line == 0 { node } else { node.source(&source) }
     };
     list(names.into_iter().map(pair))

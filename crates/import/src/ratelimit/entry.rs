@@ -1,6 +1,9 @@
 //! What an entry of a descriptor is in the gateway.
 
-use super::Meanings;
+use std::collections::BTreeMap;
+
+/// What keys of descriptors are in the gateway, where the owner of the files says so: keys of a limit, such as `header:X-Tenant`.
+pub type Meanings = BTreeMap<String, String>;
 
 /// What a key of a descriptor means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +34,9 @@ impl Meaning {
             "path" | ":path" => Self::Path,
             "host" | "authority" | ":authority" => Self::Host,
             "method" | ":method" => Self::Key("method".to_owned()),
-            "generic_key" | "header_match" | "query_match" | "destination_cluster" | "source_cluster" => Self::Constant,
+            "generic_key" | "header_match" | "query_match" | "destination_cluster" | "source_cluster" => {
+                Self::Constant
+            }
             _ => return is_header(key).then(|| (Self::Key(format!("header:{key}")), true)),
         };
         Some((known, matches!(key, "path" | "host" | "method")))
@@ -51,7 +56,9 @@ impl Meaning {
 /// Whether a key looks like the name of a header: letters, digits and hyphens, with at least one hyphen.
 fn is_header(key: &str) -> bool {
     let name = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    (key.contains('-') || key.eq_ignore_ascii_case("authorization")) && key.chars().all(name) && !key.starts_with('-')
+    (key.contains('-') || key.eq_ignore_ascii_case("authorization"))
+        && key.chars().all(name)
+        && !key.starts_with('-')
 }
 
 /// Whether a value with `*` matches a text.
@@ -75,7 +82,9 @@ mod tests {
 
     #[test]
     fn keys_with_a_conventional_name_have_a_meaning() {
-        let of = |key: &str| Meaning::of(key, &Meanings::new()).map(|(meaning, guessed)| (meaning.key().to_owned(), guessed));
+        let of = |key: &str| {
+            Meaning::of(key, &Meanings::new()).map(|(meaning, guessed)| (meaning.key().to_owned(), guessed))
+        };
         assert_eq!(of("remote_address"), Some(("ip".into(), false)));
         assert_eq!(of("x-tenant"), Some(("header:x-tenant".into(), true)));
         assert_eq!(of("path"), Some(("path".into(), true)));

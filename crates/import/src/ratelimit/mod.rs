@@ -7,18 +7,14 @@ mod entry;
 mod routes;
 mod rules;
 
-use std::collections::BTreeMap;
-
+pub use self::entry::Meanings;
 use self::rules::{Rule, Rules};
-use crate::report::Imported;
 use crate::fields::{Field, Fields, report};
 use crate::marks::Marks;
+use crate::report::Imported;
 use crate::report::Outcome;
 use crate::sections::Sections;
 use crate::yaml::{list, map, text};
-
-/// What keys of descriptors are in the gateway, where the owner of the files says so: keys of a limit, such as `header:X-Tenant`.
-pub type Meanings = BTreeMap<String, String>;
 
 /// Converts files of envoyproxy/ratelimit, with their names.
 ///
@@ -50,7 +46,8 @@ pub fn import(path: &str, files: &[(String, String)], meanings: &Meanings) -> Re
             }
         }
         let prefix = (domains.len() > 1).then_some(domain);
-        Rules { meanings, prefix, marks: &mut marks, sections: &mut sections, found: &mut found }.read(document);
+        Rules { meanings, prefix, marks: &mut marks, sections: &mut sections, found: &mut found }
+            .read(document);
     }
     notes(&mut marks, &found);
     sections.listen.push(map().with("address", text("0.0.0.0:8080")).comment("the address for clients"));
@@ -65,21 +62,39 @@ pub fn import(path: &str, files: &[(String, String)], meanings: &Meanings) -> Re
 
 fn notes(marks: &mut Marks, rules: &[Rule]) {
     let notes = [
-        (true, "Envoy calls the service with descriptors that its own configuration makes of requests. These files do not say which; \
-                here every request has all entries that it can have. Compare the limits of each route with the rate_limits of Envoy"),
-        (true, "a descriptor that is refused is counted under the other descriptors of the request, too. Here a refused request is \
-                counted nowhere"),
-        (rules.iter().any(|rule| rule.skips), "Envoy does not send a descriptor without its header, so such requests are not \
-                limited: on_missing: skip. Remove it, and they are counted together"),
-        (rules.iter().any(|rule| rule.by_address), "the service counts every IPv6 address apart. Here all addresses of one /64 are \
-                one client; client_ip: {ipv6_prefix: 128} counts as the service does"),
-        (true, "windows begin at whole multiples of their length, as in the service: up to twice the rate passes around the end of \
-                one. algorithm: token_bucket or sliding_window avoids it"),
+        (
+            true,
+            "Envoy calls the service with descriptors that its own configuration makes of requests. These files do not say which; \
+                here every request has all entries that it can have. Compare the limits of each route with the rate_limits of Envoy",
+        ),
+        (
+            true,
+            "a descriptor that is refused is counted under the other descriptors of the request, too. Here a refused request is \
+                counted nowhere",
+        ),
+        (
+            rules.iter().any(|rule| rule.skips),
+            "Envoy does not send a descriptor without its header, so such requests are not \
+                limited: on_missing: skip. Remove it, and they are counted together",
+        ),
+        (
+            rules.iter().any(|rule| rule.by_address),
+            "the service counts every IPv6 address apart. Here all addresses of one /64 are \
+                one client; client_ip: {ipv6_prefix: 128} counts as the service does",
+        ),
+        (
+            true,
+            "windows begin at whole multiples of their length, as in the service: up to twice the rate passes around the end of \
+                one. algorithm: token_bucket or sliding_window avoids it",
+        ),
     ];
     notes.into_iter().filter(|(holds, _)| *holds).for_each(|(_, note)| marks.report.note(note));
 }
 
 /// What becomes of a field that nothing was said of.
 fn rest(_: &Field) -> (Outcome, String) {
-    (Outcome::Unsupported, "the importer does not know this field: see whether a limit has an equivalent".to_owned())
+    (
+        Outcome::Unsupported,
+        "the importer does not know this field: see whether a limit has an equivalent".to_owned(),
+    )
 }

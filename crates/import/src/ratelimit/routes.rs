@@ -27,7 +27,9 @@ pub(super) fn add(rules: &[Rule], upstream: &str, sections: &mut Sections, marks
         marks.report.note(text);
     }
     let last = all.last().copied();
-    for (host, path) in all.iter().copied().take(MAX_ROUTES - 1).chain(last.filter(|_| all.len() >= MAX_ROUTES)) {
+    for (host, path) in
+        all.iter().copied().take(MAX_ROUTES - 1).chain(last.filter(|_| all.len() >= MAX_ROUTES))
+    {
         let mut route = Route::default();
         if let Some(host) = host {
             route.matches.push(("host".to_owned(), text(host)));
@@ -50,7 +52,8 @@ pub(super) fn add(rules: &[Rule], upstream: &str, sections: &mut Sections, marks
 
 fn applies(rule: &Rule, host: Option<&str>, path: Option<&str>) -> bool {
     let fits = |own: &Option<String>, others: &[String], value: Option<&str>| {
-        let wanted = own.as_ref().is_none_or(|own| value.is_some_and(|value| own == value || matches(own, value)));
+        let wanted =
+            own.as_ref().is_none_or(|own| value.is_some_and(|value| own == value || matches(own, value)));
         wanted && !value.is_some_and(|value| others.iter().any(|other| other == value))
     };
     !rule.constant && fits(&rule.host, &rule.other_hosts, host) && fits(&rule.path, &rule.other_paths, path)

@@ -1,10 +1,9 @@
 //! Descriptors as limits.
 
-use super::Meanings;
-use super::entry::Meaning;
+use super::entry::{Meaning, Meanings};
 use crate::fields::Field;
 use crate::marks::Marks;
-use crate::report::Outcome;
+use crate::report::{Outcome, Source};
 use crate::sections::Sections;
 use crate::units::rate;
 use crate::yaml::{Node, list, map, text};
@@ -13,7 +12,7 @@ use crate::yaml::{Node, list, map, text};
 pub(super) struct Rule {
     /// The name of the limit; `None` for descriptors without a limit, which only exclude others.
     pub(super) limit: Option<String>,
-    pub(super) source: crate::Source,
+    pub(super) source: Source,
     pub(super) path: Option<String>,
     pub(super) host: Option<String>,
     /// Paths and hosts for which a descriptor beside it is looked up first.
@@ -66,13 +65,16 @@ impl Rules<'_> {
             };
             let value = descriptor.get("value");
             self.key(key_field, key, &meaning, guessed);
-            let siblings = descriptors.items().iter().filter(|other| {
-                other.text_of("key") == Some(key) && other.number != descriptor.number
-            });
+            let siblings = descriptors
+                .items()
+                .iter()
+                .filter(|other| other.text_of("key") == Some(key) && other.number != descriptor.number);
             let others = match value {
                 Some(value) if !value.text().unwrap_or_default().contains('*') => Vec::new(),
                 // An exact value comes before a wildcard, and both before the key alone.
-                Some(_) => siblings.filter_map(|other| other.text_of("value")).filter(|v| !v.contains('*')).collect(),
+                Some(_) => {
+                    siblings.filter_map(|other| other.text_of("value")).filter(|v| !v.contains('*')).collect()
+                }
                 None => siblings.filter_map(|other| other.text_of("value")).collect(),
             };
             let entry = Entry {
@@ -87,7 +89,10 @@ impl Rules<'_> {
             if descriptor.get("rate_limit").is_some() {
                 self.rule(descriptor, &chain);
             } else if let Some(value) = value {
-                self.marks.converted(value.number, "a condition of the limits within it, which other limits of this key do not have");
+                self.marks.converted(
+                    value.number,
+                    "a condition of the limits within it, which other limits of this key do not have",
+                );
             }
             self.walk(descriptor, &chain);
         }
@@ -123,10 +128,26 @@ impl Rules<'_> {
     /// Fields of a descriptor that are no condition and no number.
     fn options(&mut self, descriptor: &Field) {
         let said = [
-            ("detailed_metric", Outcome::Ignored, "metrics have no values of keys; `sluicegate top` and the admin API show them"),
-            ("value_to_metric", Outcome::Ignored, "metrics have no values of keys; `sluicegate top` and the admin API show them"),
-            ("metadata", Outcome::Unsupported, "limits have no metadata: routes can add headers with response_headers"),
-            ("quota_mode", Outcome::Unsupported, "the limit is enforced for itself; the gateway has no groups of quotas of which one must be left"),
+            (
+                "detailed_metric",
+                Outcome::Ignored,
+                "metrics have no values of keys; `sluicegate top` and the admin API show them",
+            ),
+            (
+                "value_to_metric",
+                Outcome::Ignored,
+                "metrics have no values of keys; `sluicegate top` and the admin API show them",
+            ),
+            (
+                "metadata",
+                Outcome::Unsupported,
+                "limits have no metadata: routes can add headers with response_headers",
+            ),
+            (
+                "quota_mode",
+                Outcome::Unsupported,
+                "the limit is enforced for itself; the gateway has no groups of quotas of which one must be left",
+            ),
         ];
         for (name, outcome, text) in said {
             if let Some(field) = descriptor.get(name) {
@@ -139,7 +160,9 @@ impl Rules<'_> {
         if let Some(field) = descriptor.get("share_threshold") {
             let wildcard = descriptor.text_of("value").is_some_and(|value| value.contains('*'));
             match wildcard {
-                true => self.marks.converted(field.number, "whether all values of the wildcard share a counter"),
+                true => {
+                    self.marks.converted(field.number, "whether all values of the wildcard share a counter")
+                }
                 false => self.marks.ignored(field.number, "the descriptor has no wildcard"),
             }
         }
@@ -217,7 +240,10 @@ impl Rules<'_> {
             let Some(field) = limit.get(name) else { continue };
             let month = matches!(field.text(), Some("month" | "MONTH"));
             match month {
-                true => self.marks.converted(field.number, format!("{shown}: 30 days, as in the service; N/month follows the calendar")),
+                true => self.marks.converted(
+                    field.number,
+                    format!("{shown}: 30 days, as in the service; N/month follows the calendar"),
+                ),
                 false => self.marks.converted(field.number, shown),
             }
         }
@@ -275,7 +301,9 @@ fn requests(chain: &[Entry<'_>], rule: &mut Rule) -> Result<(Node, Option<String
                 rule.other_paths.extend(others);
             }
             (Meaning::Host, Some(value)) if wildcard => {
-                return Err(format!("the gateway has no limits for hosts such as {value}: use a route with this host"));
+                return Err(format!(
+                    "the gateway has no limits for hosts such as {value}: use a route with this host"
+                ));
             }
             (Meaning::Host, value) => {
                 rule.host = value.map(str::to_owned).or(rule.host.take());
@@ -298,7 +326,9 @@ fn requests(chain: &[Entry<'_>], rule: &mut Rule) -> Result<(Node, Option<String
                 let by_itself = chain.len() == 1;
                 match entry.others.as_slice() {
                     [] => {}
-                    others if by_itself && others.iter().all(|other| !other.contains('*')) => exempt.extend(others.iter().map(text)),
+                    others if by_itself && others.iter().all(|other| !other.contains('*')) => {
+                        exempt.extend(others.iter().map(text))
+                    }
                     others => {
                         doubt = Some(format!(
                             "it applies to {key} {} as well, beside the descriptors for these values; in the service only those do",

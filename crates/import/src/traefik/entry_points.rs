@@ -1,6 +1,6 @@
 //! Entry points as listeners.
 
-use super::texts;
+use super::context::texts;
 use crate::fields::Field;
 use crate::marks::Marks;
 use crate::names::name as valid;
@@ -48,14 +48,25 @@ impl EntryPoints {
     }
 
     fn add(&mut self, name: &str, field: &Field, marks: &mut Marks) {
+        let http = field.get("http").map(Field::entries).unwrap_or_default();
+        let tls = http.iter().find(|(key, _)| key == "tls").map(|(_, tls)| tls);
+        if let Some(tls) = tls.filter(|tls| tls.is_leaf()) {
+            marks.converted(tls.number, "the listener has TLS");
+        }
         let mut entry = EntryPoint {
             name: name.to_owned(),
             address: "0.0.0.0:80".to_owned(),
-            tls: field.at(&["http", "tls"]).is_some() || field.at(&["http"]).is_some_and(|http| http.entries().iter().any(|(key, _)| key == "tls")),
+            tls: tls.is_some(),
             source: Some(field.source.clone()),
             proxy_protocol: false,
             redirect: None,
-            middlewares: field.at(&["http", "middlewares"]).map(Field::texts).unwrap_or_default().into_iter().map(str::to_owned).collect(),
+            middlewares: field
+                .at(&["http", "middlewares"])
+                .map(Field::texts)
+                .unwrap_or_default()
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
         };
         if let Some(address) = field.get("address") {
             let written = address.text().unwrap_or_default();
@@ -73,7 +84,8 @@ impl EntryPoints {
                     marks.converted(ips.number, "client_ip.trusted_proxies");
                     self.trusted = Some(texts(ips));
                 }
-                Some(_) => marks.approximated(ips.number, "the gateway has one client_ip: that of the first entry point"),
+                Some(_) => marks
+                    .approximated(ips.number, "the gateway has one client_ip: that of the first entry point"),
             }
         }
         if let Some(ips) = field.at(&["proxyProtocol", "trustedIPs"]) {
@@ -96,7 +108,8 @@ impl EntryPoints {
             .flat_map(|(_, router)| router.get("entryPoints").map(Field::texts).unwrap_or_default())
             .collect();
         let secure = routers.iter().any(|(_, router)| is_secure(router));
-        let plain = routers.iter().any(|(_, router)| !is_secure(router) && router.get("entryPoints").is_none());
+        let plain =
+            routers.iter().any(|(_, router)| !is_secure(router) && router.get("entryPoints").is_none());
         names.extend(plain.then_some("web"));
         names.extend((secure && !names.contains(&"websecure")).then_some("websecure"));
         names.sort_unstable();

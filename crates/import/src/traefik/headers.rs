@@ -1,6 +1,6 @@
 //! The middleware `headers`.
 
-use super::{Context, texts};
+use super::context::{Context, texts};
 use crate::fields::Field;
 use crate::names::literal;
 use crate::report::Outcome;
@@ -53,14 +53,27 @@ pub(super) fn apply(settings: &Field, route: &mut Route, cx: &mut Context<'_>) {
             "accessControlAllowMethods" => cors_field(&mut cors, "methods", texts(field), field, cx),
             "accessControlAllowHeaders" => cors_field(&mut cors, "headers", wild(field), field, cx),
             "accessControlExposeHeaders" => cors_field(&mut cors, "expose", texts(field), field, cx),
-            "accessControlMaxAge" => cors_field(&mut cors, "max_age", Some(text(format!("{value}s"))), field, cx),
-            "accessControlAllowCredentials" => cors_field(&mut cors, "credentials", (value == "true").then(|| boolean(true)), field, cx),
+            "accessControlMaxAge" => {
+                cors_field(&mut cors, "max_age", Some(text(format!("{value}s"))), field, cx)
+            }
+            "accessControlAllowCredentials" => {
+                cors_field(&mut cors, "credentials", (value == "true").then(|| boolean(true)), field, cx)
+            }
             "addVaryHeader" => cx.marks.converted(field.number, "cors sends Vary: Origin"),
             "allowedHosts" => cx.marks.all(field, Outcome::Unsupported, "write match.host on the routes"),
-            "isDevelopment" | "hostsProxyHeaders" | "sslProxyHeaders" | "sslRedirect" | "sslHost" | "sslTemporaryRedirect" => {
+            "isDevelopment"
+            | "hostsProxyHeaders"
+            | "sslProxyHeaders"
+            | "sslRedirect"
+            | "sslHost"
+            | "sslTemporaryRedirect" => {
                 cx.marks.all(field, Outcome::Ignored, "it has no effect on what is forwarded");
             }
-            _ => cx.marks.all(field, Outcome::Unsupported, "see request_headers, response_headers and cors of a route"),
+            _ => cx.marks.all(
+                field,
+                Outcome::Unsupported,
+                "see request_headers, response_headers and cors of a route",
+            ),
         }
     }
     if let Some(field) = seconds {
@@ -97,7 +110,13 @@ fn changes(field: &Field, section: &str, route: &mut Route, cx: &mut Context<'_>
     }
 }
 
-fn cors_field(cors: &mut Node, name: &str, value: impl Into<Option<Node>>, field: &Field, cx: &mut Context<'_>) {
+fn cors_field(
+    cors: &mut Node,
+    name: &str,
+    value: impl Into<Option<Node>>,
+    field: &Field,
+    cx: &mut Context<'_>,
+) {
     cx.marks.converted(field.number, format!("cors.{name}"));
     if let Some(value) = value.into() {
         cors.insert(name, value);

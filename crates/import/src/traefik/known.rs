@@ -9,12 +9,32 @@ const TABLE: [(&[&str], Outcome, &str); 14] = [
     (&["providers."], Outcome::Ignored, "gateway.yaml is the configuration, and reloads by itself"),
     (&["api.", "ping."], Outcome::Ignored, "see `admin`: its page, its health checks, its metrics"),
     (&["log."], Outcome::Ignored, "the gateway logs to standard error"),
-    (&["accessLog."], Outcome::Approximated, "the gateway writes a line for each request to standard output: see access_log"),
-    (&["metrics.", "tracing."], Outcome::Approximated, "metrics are at /metrics of `admin`: see metrics, trace and telemetry"),
-    (&["certificatesResolvers."], Outcome::Unsupported, "certificates come from files: see `certificates` of a listener"),
+    (
+        &["accessLog."],
+        Outcome::Approximated,
+        "the gateway writes a line for each request to standard output: see access_log",
+    ),
+    (
+        &["metrics.", "tracing."],
+        Outcome::Approximated,
+        "metrics are at /metrics of `admin`: see metrics, trace and telemetry",
+    ),
+    (
+        &["certificatesResolvers."],
+        Outcome::Unsupported,
+        "certificates come from files: see `certificates` of a listener",
+    ),
     (&["global.", "experimental.", "core.", "hub."], Outcome::Ignored, "it is about Traefik itself"),
-    (&["http.serversTransports.", "serversTransport."], Outcome::Unsupported, "see tls and timeouts of upstreams: set them as this transport does"),
-    (&["tls.options."], Outcome::Unsupported, "see min_version and client_ca of a listener; ciphers are modern, and nothing to choose"),
+    (
+        &["http.serversTransports.", "serversTransport."],
+        Outcome::Unsupported,
+        "see tls and timeouts of upstreams: set them as this transport does",
+    ),
+    (
+        &["tls.options."],
+        Outcome::Unsupported,
+        "see min_version and client_ca of a listener; ciphers are modern, and nothing to choose",
+    ),
     (&["tls."], Outcome::Unsupported, "see `certificates` of a listener"),
     (&["entryPoints."], Outcome::Unsupported, "see `listen`, `timeouts` and `client_ip`"),
     (&["http.middlewares."], Outcome::Ignored, "no router uses it here"),
@@ -42,9 +62,15 @@ fn router(path: &str) -> (Outcome, String) {
         path if path.contains(".tls.certResolver") => {
             (Outcome::Unsupported, "certificates come from files: see `certificates` of the listener")
         }
-        path if path.contains(".tls.domains") => (Outcome::Ignored, "the gateway chooses the certificate by the names in it"),
-        path if path.contains(".tls.options") => (Outcome::Unsupported, "see min_version and client_ca of a listener"),
-        path if path.contains(".tls.") => (Outcome::Converted, "the routes are those of the listeners with TLS"),
+        path if path.contains(".tls.domains") => {
+            (Outcome::Ignored, "the gateway chooses the certificate by the names in it")
+        }
+        path if path.contains(".tls.options") => {
+            (Outcome::Unsupported, "see min_version and client_ca of a listener")
+        }
+        path if path.contains(".tls.") => {
+            (Outcome::Converted, "the routes are those of the listeners with TLS")
+        }
         path if path.contains(".observability.") => (Outcome::Ignored, "see access_log, metrics and trace"),
         _ => (Outcome::Unsupported, "the importer does not know this field of a router"),
     };

@@ -1,6 +1,6 @@
 //! Middlewares that limit: `rateLimit` and `inFlightReq`.
 
-use super::{Context, texts};
+use super::context::{Context, texts};
 use crate::fields::Field;
 use crate::report::Outcome;
 use crate::sections::Route;
@@ -11,7 +11,8 @@ use crate::yaml::{Node, map, text};
 pub(super) fn rate_limit(field: &Field, name: &str, route: &mut Route, cx: &mut Context<'_>) {
     let number = |key: &str| field.text_of(key).and_then(|value| value.parse::<u64>().ok());
     let average = number("average").unwrap_or(0);
-    let period = field.text_of("period").map_or(Some(1000), |value| milliseconds(value, 1000)).filter(|ms| *ms > 0);
+    let period =
+        field.text_of("period").map_or(Some(1000), |value| milliseconds(value, 1000)).filter(|ms| *ms > 0);
     let key = key(field, "ip", cx);
     if average == 0 {
         cx.marks.all(field, Outcome::Ignored, "average 0 is no limit in Traefik");
@@ -23,10 +24,18 @@ pub(super) fn rate_limit(field: &Field, name: &str, route: &mut Route, cx: &mut 
     };
     let burst = number("burst").unwrap_or(1).max(1);
     let rate = rate(average, period);
-    let node = map().with("key", text(key)).with("rate", text(&rate)).with("burst", text(burst)).source(&field.source);
+    let node = map()
+        .with("key", text(key))
+        .with("rate", text(&rate))
+        .with("burst", text(burst))
+        .source(&field.source);
     let shared = field.get("redis");
     if let Some(redis) = shared {
-        cx.marks.all(redis, Outcome::Unsupported, "write the address of Redis to store.redis.url; the limit is shared then");
+        cx.marks.all(
+            redis,
+            Outcome::Unsupported,
+            "write the address of Redis to store.redis.url; the limit is shared then",
+        );
     }
     match cx.sections.limit(name, node) {
         Ok(limit) => {
@@ -110,7 +119,10 @@ pub(super) fn ip_strategy(strategy: &Field, cx: &mut Context<'_>) {
     for (field, text) in said {
         match first {
             true => cx.marks.approximated(field.number, text),
-            false => cx.marks.approximated(field.number, "the gateway has one client_ip, that of another middleware, for all limits"),
+            false => cx.marks.approximated(
+                field.number,
+                "the gateway has one client_ip, that of another middleware, for all limits",
+            ),
         }
     }
     cx.client_ip.get_or_insert(wanted);

@@ -1,6 +1,7 @@
 //! What the middlewares of a router do to its routes.
 
-use super::{Context, headers, limits, local};
+use super::context::{Context, local};
+use super::{headers, limits};
 use crate::fields::Field;
 use crate::names::{escaped, literal};
 use crate::report::Outcome;
@@ -16,8 +17,8 @@ pub(super) struct Effects {
     pub(super) retries: Option<u64>,
     /// Requests without TLS are redirected to https: whether for good.
     pub(super) to_https: Option<bool>,
-    /// The field that changes the path, and what changed it.
-    path: Option<(PathChange, usize)>,
+    /// What changes the path.
+    path: Option<PathChange>,
 }
 
 enum PathChange {
@@ -26,7 +27,12 @@ enum PathChange {
 }
 
 /// The names of the middlewares of a router or a chain, those in chains too.
-pub(super) fn names<'a>(field: &'a Field, known: &[(&'a str, &'a Field)], depth: usize, found: &mut Vec<&'a str>) {
+pub(super) fn names<'a>(
+    field: &'a Field,
+    known: &[(&'a str, &'a Field)],
+    depth: usize,
+    found: &mut Vec<&'a str>,
+) {
     for name in field.get("middlewares").map(Field::texts).unwrap_or_default() {
         let name = local(name);
         found.push(name);
@@ -38,7 +44,14 @@ pub(super) fn names<'a>(field: &'a Field, known: &[(&'a str, &'a Field)], depth:
 }
 
 /// Applies a middleware to a route.
-pub(super) fn apply(name: &str, router: &str, depth: usize, route: &mut Route, effects: &mut Effects, cx: &mut Context<'_>) -> Result<(), String> {
+pub(super) fn apply(
+    name: &str,
+    router: &str,
+    depth: usize,
+    route: &mut Route,
+    effects: &mut Effects,
+    cx: &mut Context<'_>,
+) -> Result<(), String> {
     let name = local(name);
     let Some((_, field)) = cx.middlewares.iter().find(|(known, _)| *known == name).copied() else {
         return Err(format!("middleware {name} is not in the input"));
@@ -62,7 +75,9 @@ pub(super) fn apply(name: &str, router: &str, depth: usize, route: &mut Route, e
             "inFlightReq" => limits::in_flight(settings, &limit, route, cx),
             "ipAllowList" | "ipWhiteList" => addresses(settings, name, route, cx),
             "headers" => headers::apply(settings, route, cx),
-            "stripPrefix" | "addPrefix" | "replacePath" | "replacePathRegex" => path(kind, settings, route, effects, cx)?,
+            "stripPrefix" | "addPrefix" | "replacePath" | "replacePathRegex" => {
+                path(kind, settings, route, effects, cx)?
+            }
             "redirectScheme" => {
                 cx.marks.all(settings, Outcome::Converted, "a redirect on the listeners without TLS");
                 if settings.text_of("scheme") == Some("https") {
@@ -73,7 +88,17 @@ pub(super) fn apply(name: &str, router: &str, depth: usize, route: &mut Route, e
                 if let Some(attempts) = settings.get("attempts") {
                     let number: u64 = attempts.text().and_then(|text| text.parse().ok()).unwrap_or(1);
                     effects.retries = Some(number.saturating_sub(1));
-                    cx.marks.approximated(attempts.number, "retries of the upstream, one less, and only where that is safe");
+                    cx.marks.approximated(
+                        attempts.number,
+                        "retries of the upstream, one less, and only where that is safe",
+                    );
+                }
+                for (_, other) in settings.entries().iter().filter(|(key, _)| key != "attempts") {
+                    cx.marks.all(
+                        other,
+                        Outcome::Ignored,
+                        "a request is sent again at once, to another server",
+                    );
                 }
             }
             "buffering" => {
@@ -83,7 +108,11 @@ pub(super) fn apply(name: &str, router: &str, depth: usize, route: &mut Route, e
                             cx.marks.converted(field.number, "max_body");
                             route.set("max_body", text(field.text().unwrap_or_default()));
                         }
-                        _ => cx.marks.all(field, Outcome::Ignored, "bodies are forwarded as they arrive, in a bounded amount of memory"),
+                        _ => cx.marks.all(
+                            field,
+                            Outcome::Ignored,
+                            "bodies are forwarded as they arrive, in a bounded amount of memory",
+                        ),
                     }
                 }
             }
@@ -92,7 +121,9 @@ pub(super) fn apply(name: &str, router: &str, depth: usize, route: &mut Route, e
                     "forwardAuth" => "use auth.check, which asks a service about each request",
                     _ => "use auth.api_key or auth.jwt, or passwords in the application",
                 };
-                let said = format!("until then its routes answer 403 to everybody (deny: not-yet-authenticated): {instead}");
+                let said = format!(
+                    "until then its routes answer 403 to everybody (deny: not-yet-authenticated): {instead}"
+                );
                 cx.marks.all(settings, Outcome::Unsupported, &said);
                 let everybody = ["0.0.0.0/0".to_owned(), "::/0".to_owned()];
                 let name = cx.sections.list("not-yet-authenticated", &everybody)?;
@@ -102,7 +133,9 @@ pub(super) fn apply(name: &str, router: &str, depth: usize, route: &mut Route, e
                 let said = match kind.as_str() {
                     "compress" => "the gateway does not compress: let the servers behind it compress",
                     "circuitBreaker" => "see ejection and overload of upstreams",
-                    "errors" => "answers of servers are forwarded as they are; `reject` of a route replaces refusals",
+                    "errors" => {
+                        "answers of servers are forwarded as they are; `reject` of a route replaces refusals"
+                    }
                     "redirectRegex" => "use redirect of a route",
                     "stripPrefixRegex" => "use rewrite: {match, to}",
                     "passTLSClientCert" => "use {tls:subject} and {tls:fingerprint} in request_headers",
@@ -143,13 +176,20 @@ fn addresses(settings: &Field, name: &str, route: &mut Route, cx: &mut Context<'
 }
 
 /// What changes the path of forwarded requests. A second change is an error, except a prefix that replaces another.
-fn path(kind: &str, settings: &Field, route: &mut Route, effects: &mut Effects, cx: &mut Context<'_>) -> Result<(), String> {
+fn path(
+    kind: &str,
+    settings: &Field,
+    route: &mut Route,
+    effects: &mut Effects,
+    cx: &mut Context<'_>,
+) -> Result<(), String> {
     let said = |what: &str, cx: &mut Context<'_>| cx.marks.all(settings, Outcome::Converted, what);
     let before = effects.path.take();
     let (change, field, node) = match (kind, before) {
         ("stripPrefix", None) => {
             let prefixes: Vec<_> = settings.get("prefixes").map(Field::texts).unwrap_or_default();
-            let prefixes: Vec<_> = prefixes.into_iter().map(|prefix| prefix.trim_end_matches('/').to_owned()).collect();
+            let prefixes: Vec<_> =
+                prefixes.into_iter().map(|prefix| prefix.trim_end_matches('/').to_owned()).collect();
             said("strip_prefix or rewrite; the header X-Forwarded-Prefix is that of Traefik", cx);
             let (field, node) = match prefixes.as_slice() {
                 [] => return Ok(()),
@@ -159,7 +199,10 @@ fn path(kind: &str, settings: &Field, route: &mut Route, effects: &mut Effects, 
                 }
                 several => {
                     if let Some(field) = settings.get("prefixes") {
-                        cx.marks.approximated(field.number, "rewrite; the gateway does not send X-Forwarded-Prefix");
+                        cx.marks.approximated(
+                            field.number,
+                            "rewrite; the gateway does not send X-Forwarded-Prefix",
+                        );
                     }
                     let any = several.iter().map(|prefix| escaped(prefix)).collect::<Vec<_>>().join("|");
                     ("rewrite", map().with("match", text(format!("^(?:{any})(?:/|$)"))).with("to", text("/")))
@@ -168,16 +211,19 @@ fn path(kind: &str, settings: &Field, route: &mut Route, effects: &mut Effects, 
             (PathChange::Strip(prefixes), field, node)
         }
         ("addPrefix", before) => {
-            let prefix = settings.text_of("prefix").unwrap_or_default().trim_end_matches('/').replace('$', "$$");
+            let prefix =
+                settings.text_of("prefix").unwrap_or_default().trim_end_matches('/').replace('$', "$$");
             said("rewrite", cx);
             let pattern = match before {
                 None => "^".to_owned(),
-                Some((PathChange::Strip(prefixes), _)) => {
+                Some(PathChange::Strip(prefixes)) => {
                     let any = prefixes.iter().map(|prefix| escaped(prefix)).collect::<Vec<_>>().join("|");
                     route.fields.retain(|(known, _)| known != "strip_prefix");
                     format!("^(?:{any})")
                 }
-                Some((PathChange::Other, _)) => return Err("it changes the path twice: write one rewrite".to_owned()),
+                Some(PathChange::Other) => {
+                    return Err("it changes the path twice: write one rewrite".to_owned());
+                }
             };
             (PathChange::Other, "rewrite", map().with("match", text(pattern)).with("to", text(prefix)))
         }
@@ -188,16 +234,21 @@ fn path(kind: &str, settings: &Field, route: &mut Route, effects: &mut Effects, 
         }
         ("replacePathRegex", None) => {
             said("rewrite; the header X-Replaced-Path is that of Traefik", cx);
-            if let Some(field) = settings.get("regex").filter(|field| !field.text().unwrap_or_default().starts_with('^')) {
+            if let Some(field) =
+                settings.get("regex").filter(|field| !field.text().unwrap_or_default().starts_with('^'))
+            {
                 cx.marks.approximated(field.number, "rewrite replaces the first match, Traefik all of them");
             }
             route.header("request_headers", "set", "X-Replaced-Path", Some(text("{path}")));
-            let (pattern, to) = (settings.text_of("regex").unwrap_or_default(), settings.text_of("replacement").unwrap_or_default());
+            let (pattern, to) = (
+                settings.text_of("regex").unwrap_or_default(),
+                settings.text_of("replacement").unwrap_or_default(),
+            );
             (PathChange::Other, "rewrite", map().with("match", text(pattern)).with("to", text(to)))
         }
         _ => return Err("it changes the path twice: write one rewrite".to_owned()),
     };
     route.set(field, node);
-    effects.path = Some((change, settings.number));
+    effects.path = Some(change);
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! `entry_points` has the listeners, `rule` the matches, `service` the upstreams, `limits`, `headers` and `middleware` what middlewares
 //! do, `router` the routes, `known` explains the rest.
 
+mod context;
 mod entry_points;
 mod headers;
 mod known;
@@ -14,26 +15,13 @@ mod service;
 
 use std::collections::HashMap;
 
+use self::context::Context;
 use self::entry_points::EntryPoints;
-use crate::report::Imported;
 use crate::fields::{Field, Fields, Value, report};
 use crate::marks::Marks;
+use crate::report::{Imported, Outcome};
 use crate::sections::Sections;
-use crate::yaml::{Node, list, map, text};
-
-/// What an import knows while it walks through the routers.
-struct Context<'a> {
-    marks: Marks,
-    sections: Sections,
-    services: Vec<(&'a str, &'a Field)>,
-    middlewares: Vec<(&'a str, &'a Field)>,
-    /// How many routers use a middleware: each has counters of its own.
-    users: HashMap<&'a str, usize>,
-    /// How clients are found, as the first middleware that says it wants it.
-    client_ip: Option<Node>,
-    /// The services that routers use.
-    used_services: Vec<String>,
-}
+use crate::yaml::{Node, map, text};
 
 /// Converts files of Traefik, with their names.
 ///
@@ -89,12 +77,9 @@ pub fn import(path: &str, files: &[(String, String)]) -> Result<Imported, String
 /// The entries of a section of `http`, in all files.
 fn section<'a>(documents: &'a [Field], name: &str) -> Vec<(&'a str, &'a Field)> {
     let sections = documents.iter().filter_map(|document| document.at(&["http", name]));
-    sections.flat_map(|section| section.entries().iter().map(|(name, field)| (name.as_str(), field))).collect()
-}
-
-/// A name without its provider, such as `@file`.
-fn local(name: &str) -> &str {
-    name.strip_suffix("@file").unwrap_or(name)
+    sections
+        .flat_map(|section| section.entries().iter().map(|(name, field)| (name.as_str(), field)))
+        .collect()
 }
 
 /// Keeps passwords out of the report.
@@ -102,7 +87,9 @@ fn conceal(field: &mut Field, secret: bool) {
     if secret {
         field.conceal();
     } else if let Value::Map(entries) = &mut field.value {
-        entries.iter_mut().for_each(|(key, value)| conceal(value, matches!(key.as_str(), "users" | "password" | "secret" | "token")));
+        entries.iter_mut().for_each(|(key, value)| {
+            conceal(value, matches!(key.as_str(), "users" | "password" | "secret" | "token"))
+        });
     }
 }
 
@@ -114,7 +101,7 @@ fn certificates(documents: &[Field], marks: &mut Marks) -> Vec<Node> {
         let others = document.at(&["tls", "certificates"]).map(Field::items).unwrap_or_default();
         for pair in default.into_iter().chain(others) {
             if let (Some(cert), Some(key)) = (pair.text_of("certFile"), pair.text_of("keyFile")) {
-                marks.all(pair, crate::Outcome::Converted, "certificates of the listeners with TLS");
+                marks.all(pair, Outcome::Converted, "certificates of the listeners with TLS");
                 found.push(map().with("cert", text(cert)).with("key", text(key)).source(&pair.source));
             }
         }
@@ -145,9 +132,4 @@ fn notes(cx: &mut Context<'_>) {
     ] {
         cx.marks.report.note(note);
     }
-}
-
-/// A list of the texts of a field.
-fn texts(field: &Field) -> Node {
-    list(field.texts().into_iter().map(text)).source(&field.source)
 }

@@ -2,21 +2,27 @@
 
 use std::cmp::Reverse;
 
+use super::context::{Context, local};
 use super::entry_points::{EntryPoint, EntryPoints, is_secure};
 use super::middleware::{self, Effects};
-use super::{Context, local, rule, service};
+use super::{rule, service};
 use crate::fields::Field;
 use crate::names::name as valid;
 use crate::sections::Route;
-use crate::yaml::{map, text};
+use crate::yaml::{Node, map, text};
 
 /// Adds the routes of all routers: those with a higher priority first, which is the length of the rule unless it is given.
 pub(super) fn convert(routers: &[(&str, &Field)], entry_points: &EntryPoints, cx: &mut Context<'_>) {
     redirects(entry_points, cx);
     let mut sorted = routers.to_vec();
     let priority = |router: &Field| {
-        let given = router.text_of("priority").and_then(|text| text.parse::<i64>().ok()).filter(|number| *number != 0);
-        given.unwrap_or_else(|| router.text_of("rule").map_or(0, |rule| i64::try_from(rule.len()).unwrap_or(i64::MAX)))
+        let given = router
+            .text_of("priority")
+            .and_then(|text| text.parse::<i64>().ok())
+            .filter(|number| *number != 0);
+        given.unwrap_or_else(|| {
+            router.text_of("rule").map_or(0, |rule| i64::try_from(rule.len()).unwrap_or(i64::MAX))
+        })
     };
     sorted.sort_by_key(|(_, router)| Reverse(priority(router)));
     for (name, router) in sorted {
@@ -42,7 +48,7 @@ fn redirects(entry_points: &EntryPoints, cx: &mut Context<'_>) {
     }
 }
 
-fn to_https(permanent: bool) -> (String, crate::yaml::Node) {
+fn to_https(permanent: bool) -> (String, Node) {
     let status = if permanent { 308 } else { 307 };
     ("redirect".to_owned(), map().with("status", text(status)).with("to", text("https://{host}{path}")))
 }
@@ -53,7 +59,8 @@ fn one(name: &str, router: &Field, entry_points: &EntryPoints, cx: &mut Context<
     cx.marks.converted(rule_field.number, "match");
     let listeners = listeners(router, entry_points);
     if listeners.is_empty() {
-        return Err("none of its entry points has such requests: those with `tls` need TLS, the others none".to_owned());
+        return Err("none of its entry points has such requests: those with `tls` need TLS, the others none"
+            .to_owned());
     }
     let mut route = Route { source: Some(router.source.clone()), ..Route::default() };
     let mut effects = Effects::default();
@@ -67,7 +74,10 @@ fn one(name: &str, router: &Field, entry_points: &EntryPoints, cx: &mut Context<
         middleware::apply(middleware, name, 0, &mut route, &mut effects, cx)?;
     }
     target(router, &mut route, effects.retries, cx)?;
-    for (key, said) in [("entryPoints", "match.listener, unless it is all of them"), ("ruleSyntax", "the syntax of the rule")] {
+    for (key, said) in [
+        ("entryPoints", "match.listener, unless it is all of them"),
+        ("ruleSyntax", "the syntax of the rule"),
+    ] {
         if let Some(field) = router.get(key) {
             cx.marks.converted(field.number, said);
         }
@@ -75,13 +85,19 @@ fn one(name: &str, router: &Field, entry_points: &EntryPoints, cx: &mut Context<
     let all = listeners.len() == entry_points.all.iter().filter(|entry| entry.redirect.is_none()).count();
     let split = !all || effects.to_https.is_some() && listeners.iter().any(|entry| !entry.tls);
     for matched in matches {
-        let listeners: Vec<_> = if split { listeners.iter().map(|entry| Some(*entry)).collect() } else { vec![None] };
+        let listeners: Vec<_> =
+            if split { listeners.iter().map(|entry| Some(*entry)).collect() } else { vec![None] };
         for listener in listeners {
             let mut route = route.clone();
             if let Some(entry) = listener {
                 route.matches.push(("listener".to_owned(), text(valid(&entry.name))));
                 if let (Some(permanent), false) = (effects.to_https, entry.tls) {
-                    route = Route { matches: route.matches, action: Some(to_https(permanent)), source: route.source, ..Route::default() };
+                    route = Route {
+                        matches: route.matches,
+                        action: Some(to_https(permanent)),
+                        source: route.source,
+                        ..Route::default()
+                    };
                 }
             }
             route.matches.extend(matched.fields.clone());
@@ -94,7 +110,12 @@ fn one(name: &str, router: &Field, entry_points: &EntryPoints, cx: &mut Context<
 }
 
 /// Where the requests of a router go.
-fn target(router: &Field, route: &mut Route, retries: Option<u64>, cx: &mut Context<'_>) -> Result<(), String> {
+fn target(
+    router: &Field,
+    route: &mut Route,
+    retries: Option<u64>,
+    cx: &mut Context<'_>,
+) -> Result<(), String> {
     let Some(field) = router.get("service") else { return Err("it has no service".to_owned()) };
     let wanted = field.text().unwrap_or_default();
     if route.action.is_some() {
@@ -106,7 +127,9 @@ fn target(router: &Field, route: &mut Route, retries: Option<u64>, cx: &mut Cont
             route.respond(418);
             return Ok(());
         }
-        return Err(format!("{wanted} is of Traefik itself; the gateway has its page and metrics at `admin`"));
+        return Err(format!(
+            "{wanted} is of Traefik itself; the gateway has its page and metrics at `admin`"
+        ));
     }
     let found = service::service(local(wanted), retries, cx)?;
     cx.marks.converted(field.number, format!("upstream {}", found.upstream));

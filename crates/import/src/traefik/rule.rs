@@ -63,7 +63,8 @@ impl Parser<'_> {
             if found.len() * right.len() > MAX_MATCHES {
                 return Err(format!("it has more than {MAX_MATCHES} alternatives"));
             }
-            let both = found.iter().flat_map(|left| right.iter().map(|right| [left.as_slice(), right].concat()));
+            let both =
+                found.iter().flat_map(|left| right.iter().map(|right| [left.as_slice(), right].concat()));
             found = both.collect();
         }
         Ok(found)
@@ -71,7 +72,10 @@ impl Parser<'_> {
 
     fn one(&mut self) -> Result<Any, String> {
         if self.eat("!") {
-            return Err("a match of the gateway has no `!`: write a route for what is excluded before this one".to_owned());
+            return Err(
+                "a match of the gateway has no `!`: write a route for what is excluded before this one"
+                    .to_owned(),
+            );
         }
         if self.eat("(") {
             self.depth += 1;
@@ -92,7 +96,9 @@ impl Parser<'_> {
         while !self.eat(")") {
             let quote = self.rest.chars().next().filter(|c| matches!(c, '`' | '"' | '\''));
             let Some(quote) = quote else { return Err(format!("the arguments of {name} are not in quotes")) };
-            let Some((arg, after)) = self.rest[1..].split_once(quote) else { return Err("a quote is not closed".to_owned()) };
+            let Some((arg, after)) = self.rest[1..].split_once(quote) else {
+                return Err("a quote is not closed".to_owned());
+            };
             args.push(arg.to_owned());
             self.rest = after.trim_start();
             self.eat(",");
@@ -116,7 +122,8 @@ fn joined(any: Any) -> Any {
     let several = ["Host", "Path", "PathPrefix", "PathRegexp", "HostRegexp", "Method"];
     let same = match any.as_slice() {
         [first, second, ..] if first.len() == 1 && second.len() == 1 => {
-            several.contains(&first[0].name.as_str()) && any.iter().all(|all| all.len() == 1 && all[0].name == first[0].name)
+            several.contains(&first[0].name.as_str())
+                && any.iter().all(|all| all.len() == 1 && all[0].name == first[0].name)
         }
         _ => false,
     };
@@ -132,10 +139,13 @@ fn matched(all: Vec<Matcher>) -> Result<Matched, String> {
     let mut found = Matched::default();
     let (mut headers, mut query) = (map(), map());
     for Matcher { name, args } in all {
-        let one_of = |values: Vec<Node>| if let [one] = values.as_slice() { one.clone() } else { list(values) };
+        let one_of =
+            |values: Vec<Node>| if let [one] = values.as_slice() { one.clone() } else { list(values) };
         let (field, value) = match (name.as_str(), args.as_slice()) {
             (_, []) => return Err(format!("{name} has no argument")),
-            ("Host", hosts) => ("host", one_of(hosts.iter().map(|host| text(host.to_ascii_lowercase())).collect())),
+            ("Host", hosts) => {
+                ("host", one_of(hosts.iter().map(|host| text(host.to_ascii_lowercase())).collect()))
+            }
             ("HostRegexp", all) => ("host", one_of(all.iter().map(|one| regex(one)).collect())),
             ("Path", paths) => ("path", one_of(paths.iter().map(|path| text(literal(path))).collect())),
             ("PathRegexp", all) => ("path", one_of(all.iter().map(|one| regex(one)).collect())),
@@ -165,7 +175,9 @@ fn matched(all: Vec<Matcher>) -> Result<Matched, String> {
                 continue;
             }
             ("ClientIP", _) => return Err("addresses are no match: use `allow` of a route".to_owned()),
-            ("HeaderRegexp" | "HeadersRegexp", _) => return Err("match.headers has exact values, no expressions".to_owned()),
+            ("HeaderRegexp" | "HeadersRegexp", _) => {
+                return Err("match.headers has exact values, no expressions".to_owned());
+            }
             _ => return Err(format!("the importer does not know the matcher {name}")),
         };
         if found.fields.iter().any(|(known, _)| known == field) {
@@ -204,7 +216,9 @@ mod tests {
     use super::*;
 
     fn shown(rule: &str) -> Result<Vec<String>, String> {
-        let one = |matched: &Matched| matched.fields.iter().fold(map(), |node, (key, value)| node.with(key, value.clone())).file_value();
+        let one = |matched: &Matched| {
+            matched.fields.iter().fold(map(), |node, (key, value)| node.with(key, value.clone())).file_value()
+        };
         Ok(matches(rule)?.iter().map(one).collect())
     }
 

@@ -1,6 +1,6 @@
 //! Services as upstreams.
 
-use super::Context;
+use super::context::{Context, local};
 use crate::fields::Field;
 use crate::report::Outcome;
 use crate::units::{milliseconds, time};
@@ -71,9 +71,11 @@ fn parts(name: &str, depth: usize, cx: &mut Context<'_>) -> Result<Parts, String
         for (_, other) in inner.entries().iter().filter(|(key, _)| key != instead) {
             cx.marks.all(other, Outcome::Unsupported, said);
         }
-        let Some(main) = inner.get(instead) else { return Err(format!("service {name} has no main service")) };
+        let Some(main) = inner.get(instead) else {
+            return Err(format!("service {name} has no main service"));
+        };
         cx.marks.converted(main.number, "the upstream");
-        return parts(super::local(main.text().unwrap_or_default()), depth + 1, cx);
+        return parts(local(main.text().unwrap_or_default()), depth + 1, cx);
     }
     Err(format!("service {name} has no loadBalancer"))
 }
@@ -93,7 +95,9 @@ fn balanced(name: &str, balancer: &Field, cx: &mut Context<'_>) -> Result<Parts,
         let scheme = if scheme == "https" { "https" } else { "http" };
         match path.is_empty() {
             true => cx.marks.converted(url.number, format!("a server of upstream {name}")),
-            false => cx.marks.approximated(url.number, "a server has no path: write rewrite: /PATH/{rest} on its routes"),
+            false => cx
+                .marks
+                .approximated(url.number, "a server has no path: write rewrite: /PATH/{rest} on its routes"),
         }
         let weight = server.get("weight");
         let number = weight.and_then(Field::text).and_then(|weight| weight.parse().ok()).unwrap_or(1);
@@ -127,7 +131,8 @@ fn balanced(name: &str, balancer: &Field, cx: &mut Context<'_>) -> Result<Parts,
         match field.text() {
             Some("wrr") => cx.marks.converted(field.number, "round_robin, by weight"),
             Some("p2c") => {
-                cx.marks.converted(field.number, "balance: random: of two servers the one with fewer requests");
+                cx.marks
+                    .converted(field.number, "balance: random: of two servers the one with fewer requests");
                 found.fields.push(("balance".to_owned(), text("random")));
             }
             _ => {
@@ -137,13 +142,18 @@ fn balanced(name: &str, balancer: &Field, cx: &mut Context<'_>) -> Result<Parts,
         }
     }
     if let Some(field) = balancer.get("serversTransport") {
-        cx.marks.unsupported(field.number, "see tls and timeouts of upstreams: set them as this transport does");
+        cx.marks
+            .unsupported(field.number, "see tls and timeouts of upstreams: set them as this transport does");
     }
     if let Some(field) = balancer.get("responseForwarding") {
         cx.marks.all(field, Outcome::Ignored, "answers are forwarded as they arrive");
     }
     if let Some(field) = balancer.get("passiveHealthCheck") {
-        cx.marks.all(field, Outcome::Approximated, "ejection, which is on: after 5 failures in a row, for 10 s and longer");
+        cx.marks.all(
+            field,
+            Outcome::Approximated,
+            "ejection, which is on: after 5 failures in a row, for 10 s and longer",
+        );
     }
     Ok(found)
 }
@@ -166,9 +176,17 @@ fn health(balancer: &Field, found: &mut Parts, cx: &mut Context<'_>) {
     }
     for (key, field) in check.entries() {
         match key.as_str() {
-            "path" | "interval" | "timeout" | "hostname" | "status" => cx.marks.converted(field.number, "health of the upstream"),
-            "method" if field.text() == Some("GET") => cx.marks.converted(field.number, "health of the upstream"),
-            _ => cx.marks.all(field, Outcome::Unsupported, "a health check is a GET of a path at the address of the server"),
+            "path" | "interval" | "timeout" | "hostname" | "status" => {
+                cx.marks.converted(field.number, "health of the upstream")
+            }
+            "method" if field.text() == Some("GET") => {
+                cx.marks.converted(field.number, "health of the upstream")
+            }
+            _ => cx.marks.all(
+                field,
+                Outcome::Unsupported,
+                "a health check is a GET of a path at the address of the server",
+            ),
         }
     }
     found.fields.push(("health".to_owned(), health));
@@ -185,18 +203,26 @@ fn weighted_parts(weighted: &Field, depth: usize, cx: &mut Context<'_>) -> Resul
         }
         cx.marks.converted(name.number, "its servers");
         if weight > 0 {
-            all.push((weight, parts(super::local(name.text().unwrap_or_default()), depth + 1, cx)?));
+            all.push((weight, parts(local(name.text().unwrap_or_default()), depth + 1, cx)?));
         }
     }
     if let Some(field) = weighted.get("sticky") {
-        cx.marks.all(field, Outcome::Unsupported, "the gateway sets no cookies: see balance: {hash: KEY} of upstreams");
+        cx.marks.all(
+            field,
+            Outcome::Unsupported,
+            "the gateway sets no cookies: see balance: {hash: KEY} of upstreams",
+        );
     }
     if let Some(field) = weighted.get("healthCheck") {
         cx.marks.all(field, Outcome::Ignored, "the servers have their own health checks");
     }
     let mut found = Parts::default();
-    let sums: Vec<u64> = all.iter().map(|(_, parts)| parts.servers.iter().map(|(_, weight)| *weight).sum()).collect();
-    let common = sums.iter().filter(|sum| **sum > 0).fold(1_u64, |product, sum| (product / gcd(product, *sum)).saturating_mul(*sum));
+    let sums: Vec<u64> =
+        all.iter().map(|(_, parts)| parts.servers.iter().map(|(_, weight)| *weight).sum()).collect();
+    let common = sums
+        .iter()
+        .filter(|sum| **sum > 0)
+        .fold(1_u64, |product, sum| (product / gcd(product, *sum)).saturating_mul(*sum));
     for ((weight, parts), sum) in all.into_iter().zip(sums) {
         for (url, own) in parts.servers {
             found.servers.push((url, weight.saturating_mul(own).saturating_mul(common / sum.max(1))));
