@@ -202,6 +202,14 @@ fn add(entries: &mut Named, wanted: &str, node: Node) -> String {
     name
 }
 
+/// Whether the gateway accepts listeners.
+///
+/// # Errors
+/// The message of `sluicegate check`.
+pub(crate) fn accepts_listeners(listeners: &[Node]) -> Result<(), String> {
+    accepted(map().with("listen", list(listeners.iter().cloned())), map().with("respond", map()))
+}
+
 /// Whether the gateway accepts a file with these sections and this route.
 fn accepted(sections: Node, route: Node) -> Result<(), String> {
     let mut file = map().with("listen", list([text("127.0.0.1:80")]));

@@ -150,3 +150,42 @@ fn sources_without_anything_to_convert_are_errors() {
         assert!(error.starts_with("a.yaml: ") && error.contains("\n  help: "), "{error}");
     }
 }
+
+/// The text with line `at` removed, or with another value in it.
+fn mutation(text: &str, at: usize, value: Option<&str>) -> String {
+    let changed = |(index, line): (usize, &str)| match (index == at, value, line.find(": ")) {
+        (true, None, _) => None,
+        (true, Some(value), Some(end)) => Some(format!("{}: {value}", &line[..end])),
+        _ => Some(line.to_owned()),
+    };
+    text.lines().enumerate().filter_map(changed).collect::<Vec<_>>().join("\n")
+}
+
+/// No source makes an importer panic or write a file that `sluicegate check` refuses.
+#[test]
+fn results_of_changed_sources_are_valid() {
+    let values = [None, Some("-1"), Some("99999999999999999999"), Some("a b/{c}:$d"), Some("[]"), Some("{x: [y]}")];
+    let mut imported = 0;
+    for mut case in cases() {
+        for file in 0..case.files.len() {
+            let original = case.files[file].1.clone();
+            for at in 0..original.lines().count() {
+                for value in values {
+                    case.files[file].1 = mutation(&original, at, value);
+                    let result = match case.source {
+                        "ratelimit" => ratelimit::import("input", &case.files, &ratelimit::Meanings::new()),
+                        "kubernetes" => kubernetes::import("input", &case.files),
+                        _ => traefik::import("input", &case.files),
+                    };
+                    let Ok(result) = result else { continue };
+                    imported += 1;
+                    if let Err(errors) = sluicegate_config::parse_without_files(&result.yaml) {
+                        panic!("{}\n{}\n{errors}", case.folder.display(), case.files[file].1);
+                    }
+                }
+            }
+            case.files[file].1 = original;
+        }
+    }
+    assert!(imported > 1000, "{imported}");
+}

@@ -27,7 +27,9 @@ pub(super) struct Candidates(pub(super) Vec<Candidate>);
 
 impl Candidates {
     /// Adds the routes: exact hosts first, then the longer paths; and 404 for a host that has no route for all paths.
-    pub(super) fn add(&mut self, sections: &mut Sections, marks: &mut Marks) {
+    pub(super) fn add(&mut self, listeners: &[String], sections: &mut Sections, marks: &mut Marks) {
+        // A listener that there is not has no requests.
+        self.0.retain(|one| one.listener.is_none_or(|name| listeners.iter().any(|known| known == name)));
         self.fill();
         let rank = |one: &Candidate| {
             let host = match &one.host {

@@ -55,13 +55,13 @@ pub fn import(path: &str, files: &[(String, String)]) -> Result<Imported, String
     }
     ingresses.iter().for_each(|object| ingress::convert(object, &mut cx));
     routes.iter().for_each(|object| http_route::convert(object, &gateways, &mut cx));
-    listen(&gateways, &mut cx);
+    let listeners = listen(&gateways, &mut cx);
     if !ingresses.is_empty() {
         let size = text("1MiB").comment("the default of ingress-nginx");
         cx.sections.top("max_body", size)?;
         ingress::notes(&mut cx.marks);
     }
-    cx.candidates.add(&mut cx.sections, &mut cx.marks);
+    cx.candidates.add(&listeners, &mut cx.sections, &mut cx.marks);
     let yaml = cx.sections.finish("kubernetes", path);
     let report = report(cx.marks, &documents, &known::rest);
     Ok(Imported { yaml, report })
@@ -79,8 +79,8 @@ fn conceal(document: &mut Field) {
     }
 }
 
-/// The listeners: those of the gateways, or those of ingress-nginx.
-fn listen(gateways: &[&Object<'_>], cx: &mut Context<'_>) {
+/// Adds the listeners, those of the gateways, or those of ingress-nginx, and returns their names.
+fn listen(gateways: &[&Object<'_>], cx: &mut Context<'_>) -> Vec<String> {
     let mut addresses: Vec<(u16, bool, Option<Source>)> = Vec::new();
     for gateway in gateways {
         let listeners = gateway.field.at(&["spec", "listeners"]).map(Field::items).unwrap_or_default();
@@ -125,20 +125,23 @@ fn listen(gateways: &[&Object<'_>], cx: &mut Context<'_>) {
             addresses.push((443, true, None));
         }
     }
+    let mut names = Vec::new();
     let (mut plain, mut secure) = (0, 0);
     for (port, tls, source) in addresses {
         let count = if tls { &mut secure } else { &mut plain };
         *count += 1;
         let kind = if tls { "https" } else { "http" };
         let name = if *count == 1 { kind.to_owned() } else { format!("{kind}-{port}") };
-        let node = map().with("name", text(name)).with("address", text(format!("0.0.0.0:{port}")));
+        let node = map().with("name", text(&name)).with("address", text(format!("0.0.0.0:{port}")));
         let node =
             if tls { node.with("tls", map().with("certificates", certificates(cx)).block()) } else { node };
         cx.sections.listen.push(match source {
             Some(source) => node.source(&source),
             None => node,
         });
+        names.push(name);
     }
+    names
 }
 
 fn certificates(cx: &Context<'_>) -> Node {

@@ -5,6 +5,7 @@ use crate::fields::Field;
 use crate::marks::Marks;
 use crate::names::name as valid;
 use crate::report::{Outcome, Source};
+use crate::sections::accepts_listeners;
 use crate::yaml::{Node, boolean, list, map, text};
 
 /// An address for clients.
@@ -99,7 +100,20 @@ impl EntryPoints {
         if let Some(middlewares) = field.at(&["http", "middlewares"]) {
             marks.converted(middlewares.number, "in all routes of the listener");
         }
+        if let Err(message) = self.push(entry) {
+            marks.unsupported(field.number, format!("left out: {message}"));
+        }
+    }
+
+    /// Adds an entry point, unless the gateway cannot listen there beside the others.
+    fn push(&mut self, entry: EntryPoint) -> Result<(), String> {
+        let listener = |entry: &EntryPoint| {
+            map().with("name", text(valid(&entry.name))).with("address", text(&entry.address))
+        };
+        let listeners: Vec<_> = self.all.iter().chain([&entry]).map(listener).collect();
+        accepts_listeners(&listeners)?;
         self.all.push(entry);
+        Ok(())
     }
 
     fn guess(&mut self, routers: &[(&str, &Field)], marks: &mut Marks) {
@@ -120,7 +134,9 @@ impl EntryPoints {
                 "websecure" | "https" => 443,
                 _ => 8081 + index,
             };
-            self.all.push(EntryPoint {
+            let taken = self.all.iter().any(|entry| entry.address.ends_with(&format!(":{port}")));
+            let port = if taken { 8081 + index } else { port };
+            let added = self.push(EntryPoint {
                 name: name.to_owned(),
                 address: format!("0.0.0.0:{port}"),
                 tls: matches!(name, "websecure" | "https"),
@@ -129,6 +145,9 @@ impl EntryPoints {
                 redirect: None,
                 middlewares: Vec::new(),
             });
+            if let Err(message) = added {
+                marks.report.note(format!("there is no listener {name}: {message}"));
+            }
         }
         marks.report.note(
             "the addresses of entry points are in the static configuration, which is not in the input: web is port 80, websecure 443, and \

@@ -62,8 +62,10 @@ pub fn import(path: &str, files: &[(String, String)]) -> Result<Imported, String
     let certificates = certificates(&documents, &mut cx.marks);
     cx.sections.listen = entry_points.listen(&certificates);
     let client_ip = client_ip(cx.client_ip.take(), entry_points.trusted());
-    if !client_ip.is_empty() {
-        cx.sections.top("client_ip", client_ip)?;
+    if !client_ip.is_empty()
+        && let Err(message) = cx.sections.top("client_ip", client_ip)
+    {
+        cx.marks.report.note(format!("there is no client_ip: {message}"));
     }
     notes(&mut cx);
     let yaml = cx.sections.finish("traefik", path);
