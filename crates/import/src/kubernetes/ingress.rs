@@ -84,7 +84,7 @@ fn one(
     cx: &mut Context<'_>,
 ) {
     let place = path.unwrap_or(service);
-    let matched = path.and_then(|path| path_of(path, settings, cx));
+    let matched = path.map(|path| path_of(path, settings, cx));
     let mut route = settings.route.clone();
     route.source = Some(place.source.clone());
     let (exact, length) = matched.as_ref().map_or((false, 0), |path| (path.exact, path.text.len()));
@@ -164,7 +164,7 @@ fn push(
     });
 }
 
-fn path_of<'a>(field: &'a Field, settings: &Settings, cx: &mut Context<'_>) -> Option<Path<'a>> {
+fn path_of<'a>(field: &'a Field, settings: &Settings, cx: &mut Context<'_>) -> Path<'a> {
     let path = field.text_of("path").unwrap_or("/");
     let kind = field.text_of("pathType").unwrap_or("ImplementationSpecific");
     if let Some(kind) = field.get("pathType") {
@@ -191,7 +191,7 @@ fn path_of<'a>(field: &'a Field, settings: &Settings, cx: &mut Context<'_>) -> O
         say(if kind == "Prefix" { "match.path" } else { said }, kind == "Prefix");
         (false, text(format!("{}/*", literal(path.trim_end_matches('/')))))
     };
-    Some(Path { text: path, exact, pattern })
+    Path { text: path, exact, pattern }
 }
 
 /// What nginx makes of a path: the whole path is replaced where it begins with the expression.
