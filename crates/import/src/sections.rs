@@ -164,7 +164,15 @@ impl Sections {
     }
 
     /// The text of the file.
-    pub(crate) fn finish(self, command: &str, path: &str) -> String {
+    pub(crate) fn finish(mut self, command: &str, path: &str) -> String {
+        if self.listen.is_empty() {
+            let address = map().with("address", text("0.0.0.0:8080"));
+            self.listen.push(address.comment("no address could be converted"));
+        }
+        if self.routes.is_empty() {
+            let route = map().with("name", text("none")).with("respond", map().with("status", text(404)));
+            self.routes.push(("none".to_owned(), route.comment("no route could be converted")));
+        }
         let routes = self.routes.into_iter().map(|(_, node)| node).collect::<Vec<_>>();
         let file = map().with("listen", list(self.listen));
         let file = self.top.into_iter().fold(file, |node, (key, value)| node.with(key, value));

@@ -247,7 +247,10 @@ fn targets(rule: &Field, object: &Object<'_>, cx: &mut Context<'_>) -> Vec<Targe
         }
         let namespace = namespace.and_then(Field::text).unwrap_or(object.namespace);
         let target = cx.backends.target(name, namespace, backend.get("port"), &mut cx.marks);
-        targets.extend(target.map(|target| Target { weight: number.min(1000), ..target }));
+        targets.extend(target.map(|mut target| {
+            target.weight = number.min(1000);
+            target
+        }));
     }
     targets
 }
