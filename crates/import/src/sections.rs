@@ -42,6 +42,15 @@ impl Route {
         self.action = Some(("upstream".to_owned(), text(upstream)));
     }
 
+    /// The same requests, answered 503: what is not converted must not be forwarded, and must not go to the routes after it.
+    pub(crate) fn closed(&self) -> Self {
+        let mut closed =
+            Self { matches: self.matches.clone(), source: self.source.clone(), ..Self::default() };
+        closed.above.push("not converted: the report says why, and what to do instead".to_owned());
+        closed.respond(503);
+        closed
+    }
+
     pub(crate) fn respond(&mut self, status: u16) {
         self.action = Some(("respond".to_owned(), map().with("status", text(status))));
     }
@@ -142,7 +151,7 @@ impl Sections {
         for (field, value) in &route.fields {
             match only(map().with(field, value.clone())) {
                 Ok(()) => node.insert(field, value.clone()),
-                Err(message) if matches!(field.as_str(), "allow" | "deny" | "check" | "match") => {
+                Err(message) if matches!(field.as_str(), "allow" | "deny" | "rewrite" | "strip_prefix") => {
                     return Err(message);
                 }
                 Err(message) => lost.push((field.clone(), message)),

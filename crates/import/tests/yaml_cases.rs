@@ -164,7 +164,8 @@ fn mutation(text: &str, at: usize, value: Option<&str>) -> String {
 /// No source makes an importer panic or write a file that `sluicegate check` refuses.
 #[test]
 fn results_of_changed_sources_are_valid() {
-    let values = [None, Some("-1"), Some("99999999999999999999"), Some("a b/{c}:$d"), Some("[]"), Some("{x: [y]}")];
+    let values =
+        [None, Some("-1"), Some("99999999999999999999"), Some("a b/{c}:$d"), Some("[]"), Some("{x: [y]}")];
     let mut imported = 0;
     for mut case in cases() {
         for file in 0..case.files.len() {

@@ -51,7 +51,7 @@ impl<'a> Backends<'a> {
                 (None, Some("https")) => "443".to_owned(),
                 (None, Some(other)) => {
                     let text = format!(
-                        "left out: add the Service {namespace}/{service} to the input, which says what port `{other}` is"
+                        "add the Service {namespace}/{service} to the input, which says what port `{other}` is"
                     );
                     marks.unsupported(port.unwrap_or(name).number, text);
                     return None;

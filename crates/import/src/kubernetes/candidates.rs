@@ -48,11 +48,16 @@ impl Candidates {
             if let Some(host) = host {
                 route.matches.insert(0, ("host".to_owned(), text(host)));
             }
+            let closed = route.closed();
             match sections.route(&name, route) {
                 Ok(lost) => lost.iter().for_each(|(field, message)| {
                     marks.unsupported(number, format!("route {name} has no `{field}`: {message}"));
                 }),
-                Err(message) => marks.unsupported(number, format!("left out: {message}")),
+                Err(message) => {
+                    let answered = sections.route(&name, closed).is_ok();
+                    let what = if answered { "its requests are answered 503" } else { "left out" };
+                    marks.unsupported(number, format!("{what}: {message}"));
+                }
             }
         }
     }

@@ -35,14 +35,17 @@ pub(super) fn convert(object: &Object<'_>, gateways: &[&Object<'_>], cx: &mut Co
         for one in matches {
             match matched(one, &mut cx.marks) {
                 Ok(matched) => found.push(matched),
-                Err((field, why)) => cx.marks.unsupported(field, format!("this match is left out: {why}")),
+                Err((field, why)) => cx.marks.unsupported(
+                    field,
+                    format!("this match is left out, and its requests go to the rules after it: {why}"),
+                ),
             }
         }
         if matches.is_empty() {
             found.push(Matched { length: 1, ..Matched::default() });
         }
         for matched in found {
-            let Some(route) = rule_of(rule, object, &matched, cx) else { continue };
+            let route = rule_of(rule, object, &matched, cx);
             for host in &hosts {
                 cx.candidates.0.push(Candidate {
                     host: host.clone(),
@@ -165,8 +168,8 @@ fn path(field: &Field, found: &mut Matched, marks: &mut Marks) -> Result<(), (us
     Ok(())
 }
 
-/// The route of a rule; `None` if it cannot be converted.
-fn rule_of(rule: &Field, object: &Object<'_>, matched: &Matched, cx: &mut Context<'_>) -> Option<Route> {
+/// The route of a rule.
+fn rule_of(rule: &Field, object: &Object<'_>, matched: &Matched, cx: &mut Context<'_>) -> Route {
     let mut route = matched.route.clone();
     route.source = Some(rule.source.clone());
     let mut upstream_fields = Vec::new();
@@ -187,31 +190,35 @@ fn rule_of(rule: &Field, object: &Object<'_>, matched: &Matched, cx: &mut Contex
     }
     for filter in rule.get("filters").map(Field::items).unwrap_or_default() {
         if !filters::apply(filter, matched.prefix.as_deref(), &mut route, &mut cx.marks) {
-            let text = "the routes of this rule answer 503 until what the filter does is configured";
+            let text = "its requests are answered 503 until what the filter does is configured";
             cx.marks.unsupported(filter.number, text);
-            route.respond(503);
+            return route.closed();
         }
     }
     if route.action.is_some() {
         for backend in rule.get("backendRefs").map(Field::items).unwrap_or_default() {
-            cx.marks.all(backend, Outcome::Ignored, "the requests of this rule are not forwarded");
+            for leaf in
+                backend.leaves().into_iter().filter(|leaf| !cx.marks.has(leaf.number)).collect::<Vec<_>>()
+            {
+                cx.marks.ignored(leaf.number, "the requests of this rule are not forwarded");
+            }
         }
-        return Some(route);
+        return route;
     }
     let targets = targets(rule, object, cx);
     if targets.is_empty() {
         cx.marks.approximated(rule.number, "no backend has requests: 500, as the Gateway API demands");
         route.respond(500);
-        return Some(route);
+        return route;
     }
     match upstream(&targets, "http", &upstream_fields, &mut cx.sections) {
         Ok(name) => route.forward(&name),
         Err(message) => {
-            cx.marks.unsupported(rule.number, format!("left out: {message}"));
-            return None;
+            cx.marks.unsupported(rule.number, format!("its requests are answered 503: {message}"));
+            return route.closed();
         }
     }
-    Some(route)
+    route
 }
 
 /// The backends of a rule with their weights.

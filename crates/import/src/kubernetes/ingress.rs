@@ -91,35 +91,9 @@ fn one(
     if let Some(path) = matched.as_ref().filter(|path| path.exact || path.text != "/") {
         route.matches.push(("path".to_owned(), path.pattern.clone()));
     }
-    if let (Some(path), Some((target, number))) = (&matched, &settings.rewrite) {
-        match rewrite(path.text, target) {
-            Ok(node) => route.set("rewrite", node),
-            Err(why) => {
-                return cx.marks.unsupported(*number, format!("the path {} is left out: {why}", path.text));
-            }
-        }
-    }
-    // Of extensions/v1beta1: serviceName and servicePort.
-    let name = service.get("name").or(service.get("serviceName"));
-    let port = service
-        .get("port")
-        .and_then(|port| port.get("number").or(port.get("name")))
-        .or(service.get("servicePort"));
-    let Some(name) = name else {
-        cx.marks.unsupported(
-            service.number,
-            "left out: the gateway forwards to services, not to other resources",
-        );
-        return;
-    };
-    let Some(target) = cx.backends.target(name, object.namespace, port, &mut cx.marks) else { return };
-    match (&settings.redirect, upstream(&[target], settings.scheme, &settings.upstream, &mut cx.sections)) {
-        (Some((status, to)), _) => {
-            route.action =
-                Some(("redirect".to_owned(), map().with("status", text(status)).with("to", text(to))));
-        }
-        (None, Ok(name)) => route.forward(&name),
-        (None, Err(message)) => return cx.marks.unsupported(service.number, format!("left out: {message}")),
+    if let Err((number, why)) = action(object, matched.as_ref(), service, settings, &mut route, cx) {
+        cx.marks.unsupported(number, format!("its requests are answered 503: {why}"));
+        route = route.closed();
     }
     for host in [host].into_iter().chain(settings.aliases.iter().map(|alias| Some(alias.as_str()))) {
         if redirects {
@@ -134,6 +108,38 @@ fn one(
         }
         push(object, host, None, exact, length, route.clone(), place.number, cx);
     }
+}
+
+/// What becomes of the requests of a path; or the field that cannot be converted, and why.
+fn action(
+    object: &Object<'_>,
+    path: Option<&Path<'_>>,
+    service: &Field,
+    settings: &Settings,
+    route: &mut Route,
+    cx: &mut Context<'_>,
+) -> Result<(), (usize, String)> {
+    if let (Some(path), Some((target, number))) = (path, &settings.rewrite) {
+        route.set("rewrite", rewrite(path.text, target).map_err(|why| (*number, why))?);
+    }
+    // Of extensions/v1beta1: serviceName and servicePort.
+    let name = service.get("name").or(service.get("serviceName"));
+    let port = service
+        .get("port")
+        .and_then(|port| port.get("number").or(port.get("name")))
+        .or(service.get("servicePort"));
+    let refused = |why: &str| (service.number, why.to_owned());
+    let name = name.ok_or_else(|| refused("the gateway forwards to services, not to other resources"))?;
+    let target = cx.backends.target(name, object.namespace, port, &mut cx.marks);
+    let target = target.ok_or_else(|| refused("its port is not known"))?;
+    if let Some((status, to)) = &settings.redirect {
+        let redirect = map().with("status", text(status)).with("to", text(to));
+        route.action = Some(("redirect".to_owned(), redirect));
+        return Ok(());
+    }
+    let found = upstream(&[target], settings.scheme, &settings.upstream, &mut cx.sections);
+    route.forward(&found.map_err(|message| (service.number, message))?);
+    Ok(())
 }
 
 #[allow(clippy::too_many_arguments, reason = "each is a field of the candidate")]

@@ -77,6 +77,10 @@ pub(super) fn rest(field: &Field) -> (Outcome, String) {
     {
         return ignored("it says which objects belong together; the gateway has one set of routes");
     }
+    if begins(&["spec.rules.backendRefs", "spec.rules.filters", "spec.rules.timeouts"]) {
+        let text = "the requests of this rule are answered 503, because of another field of it";
+        return (Outcome::Unsupported, text.to_owned());
+    }
     (
         Outcome::Unsupported,
         "the importer does not know this field: see whether a route has an equivalent".to_owned(),

@@ -18,6 +18,8 @@ pub(super) struct Context<'a> {
     pub(super) client_ip: Option<Node>,
     /// The services that routers use.
     pub(super) used_services: Vec<String>,
+    /// Whether a router has a rate limit.
+    pub(super) limits: bool,
 }
 
 /// A name without its provider, such as `@file`.

@@ -37,6 +37,7 @@ pub(super) fn rate_limit(field: &Field, name: &str, route: &mut Route, cx: &mut 
             "write the address of Redis to store.redis.url; the limit is shared then",
         );
     }
+    cx.limits = true;
     match cx.sections.limit(name, node) {
         Ok(limit) => {
             for key in ["average", "period", "burst"] {

@@ -43,6 +43,37 @@ pub(super) fn names<'a>(
     }
 }
 
+/// Middlewares that refuse no request for what it is, by whom it is sent.
+const OPEN: [&str; 17] = [
+    "chain",
+    "rateLimit",
+    "inFlightReq",
+    "headers",
+    "compress",
+    "buffering",
+    "retry",
+    "circuitBreaker",
+    "errors",
+    "contentType",
+    "grpcWeb",
+    "stripPrefix",
+    "stripPrefixRegex",
+    "addPrefix",
+    "replacePath",
+    "replacePathRegex",
+    "redirectScheme",
+];
+
+/// Whether a router has a middleware that may refuse requests, or one that is not known.
+pub(super) fn may_protect(router: &Field, cx: &Context<'_>) -> bool {
+    let mut all = Vec::new();
+    names(router, &cx.middlewares, 0, &mut all);
+    all.iter().any(|name| {
+        let known = cx.middlewares.iter().find(|(known, _)| known == name);
+        known.is_none_or(|(_, field)| field.entries().iter().any(|(kind, _)| !OPEN.contains(&kind.as_str())))
+    })
+}
+
 /// Applies a middleware to a route.
 pub(super) fn apply(
     name: &str,

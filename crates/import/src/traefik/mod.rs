@@ -49,6 +49,7 @@ pub fn import(path: &str, files: &[(String, String)]) -> Result<Imported, String
         users: HashMap::new(),
         client_ip: None,
         used_services: Vec::new(),
+        limits: false,
     };
     for (_, router) in &routers {
         let mut names = Vec::new();
@@ -123,15 +124,16 @@ fn client_ip(of_middlewares: Option<Node>, trusted: Option<Node>) -> Node {
 }
 
 fn notes(cx: &mut Context<'_>) {
-    for note in [
-        "PathPrefix of Traefik is the beginning of a path: /api also matches /apis. Here /api/* matches /api and all below it",
-        "Traefik forgets a rate limit after a pause of 2 s at rates of 1/s and more, and its bucket is full again. Here a bucket refills \
-         at its rate only, so that pauses do not raise the rate",
-        "a request above a rate that would be admitted within half of the time between two requests is held by Traefik until then; \
-         here it is refused with Retry-After",
-        "Traefik counts every IPv6 address apart unless ipv6Subnet is set. Here all addresses of one /64 are one client; client_ip: \
-         {ipv6_prefix: 128} counts as Traefik does",
-    ] {
-        cx.marks.report.note(note);
+    if cx.limits {
+        for note in [
+            "Traefik forgets a rate limit after a pause of 2 s at rates of 1/s and more, and its bucket is full again. Here a bucket \
+             refills at its rate only, so that pauses do not raise the rate",
+            "a request above a rate that would be admitted within half of the time between two requests is held by Traefik until \
+             then; here it is refused with Retry-After",
+            "Traefik counts every IPv6 address apart unless ipv6Subnet is set. Here all addresses of one /64 are one client; \
+             client_ip: {ipv6_prefix: 128} counts as Traefik does",
+        ] {
+            cx.marks.report.note(note);
+        }
     }
 }

@@ -30,7 +30,11 @@ pub(super) fn convert(routers: &[(&str, &Field)], entry_points: &EntryPoints, cx
             cx.marks.converted(field.number, "the order of the routes");
         }
         if let Err(why) = one(name, router, entry_points, cx) {
-            cx.marks.unsupported(router.number, format!("left out: {why}"));
+            let what = match close(name, router, entry_points, cx) {
+                true => "its requests are answered 503",
+                false => "left out, and its requests go to the routes after it",
+            };
+            cx.marks.unsupported(router.number, format!("{what}: {why}"));
         }
     }
 }
@@ -57,6 +61,10 @@ fn one(name: &str, router: &Field, entry_points: &EntryPoints, cx: &mut Context<
     let Some(rule_field) = router.get("rule") else { return Err("it has no rule".to_owned()) };
     let matches = rule::matches(rule_field.text().unwrap_or_default())?;
     cx.marks.converted(rule_field.number, "match");
+    if matches.iter().any(|matched| matched.prefix) {
+        let note = "PathPrefix of Traefik is the beginning of a path: /api also matches /apis. Here /api/* matches /api and all below it";
+        cx.marks.report.note(note);
+    }
     let listeners = listeners(router, entry_points);
     if listeners.is_empty() {
         return Err("none of its entry points has such requests: those with `tls` need TLS, the others none"
@@ -107,6 +115,27 @@ fn one(name: &str, router: &Field, entry_points: &EntryPoints, cx: &mut Context<
         }
     }
     Ok(())
+}
+
+/// Answers the requests of a router that cannot be converted, so that they do not reach another router that does not protect them.
+/// If its rule cannot be converted, a wider one is used, and only for a router with middlewares that may protect.
+fn close(name: &str, router: &Field, entry_points: &EntryPoints, cx: &mut Context<'_>) -> bool {
+    let rule = router.text_of("rule").unwrap_or_default();
+    let matches = match (rule::matches(rule), middleware::may_protect(router, cx)) {
+        (Ok(matches), _) => matches,
+        (Err(_), true) => rule::wider(rule).unwrap_or_default(),
+        (Err(_), false) => Vec::new(),
+    };
+    let mut closed = false;
+    for matched in matches {
+        for entry in listeners(router, entry_points) {
+            let mut route = Route { source: Some(router.source.clone()), ..Route::default() };
+            route.matches.push(("listener".to_owned(), text(valid(&entry.name))));
+            route.matches.extend(matched.fields.clone());
+            closed |= cx.sections.route(name, route.closed()).is_ok();
+        }
+    }
+    closed
 }
 
 /// Where the requests of a router go.

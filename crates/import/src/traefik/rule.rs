@@ -28,18 +28,29 @@ pub(super) struct Matched {
 /// # Errors
 /// Why the gateway has no such match.
 pub(super) fn matches(rule: &str) -> Result<Vec<Matched>, String> {
-    let mut parser = Parser { rest: rule.trim(), depth: 0 };
+    read(rule, false)
+}
+
+/// Matches that have all requests of a rule, and more where the gateway has no such condition.
+pub(super) fn wider(rule: &str) -> Result<Vec<Matched>, String> {
+    read(rule, true)
+}
+
+fn read(rule: &str, wider: bool) -> Result<Vec<Matched>, String> {
+    let mut parser = Parser { rest: rule.trim(), depth: 0, wider };
     let any = parser.any()?;
     if !parser.rest.is_empty() {
         return Err(format!("`{}` is behind the end of the rule", parser.rest));
     }
-    any.into_iter().map(matched).collect()
+    any.into_iter().map(|all| matched(all, wider)).collect()
 }
 
 /// Reads a rule as alternatives of matchers that must all fit.
 struct Parser<'a> {
     rest: &'a str,
     depth: usize,
+    /// Whether conditions that the gateway does not have are left out.
+    wider: bool,
 }
 
 type Any = Vec<Vec<Matcher>>;
@@ -72,6 +83,14 @@ impl Parser<'_> {
 
     fn one(&mut self) -> Result<Any, String> {
         if self.eat("!") {
+            if self.wider {
+                self.depth += 1;
+                if self.depth > MAX_DEPTH {
+                    return Err("it is nested too deeply".to_owned());
+                }
+                self.one()?;
+                return Ok(vec![Vec::new()]);
+            }
             return Err(
                 "a match of the gateway has no `!`: write a route for what is excluded before this one"
                     .to_owned(),
@@ -135,7 +154,7 @@ fn joined(any: Any) -> Any {
     vec![vec![Matcher { name, args }]]
 }
 
-fn matched(all: Vec<Matcher>) -> Result<Matched, String> {
+fn matched(all: Vec<Matcher>, wider: bool) -> Result<Matched, String> {
     let mut found = Matched::default();
     let (mut headers, mut query) = (map(), map());
     for Matcher { name, args } in all {
@@ -174,13 +193,18 @@ fn matched(all: Vec<Matcher>) -> Result<Matched, String> {
                 query.insert(name, regex(value));
                 continue;
             }
+            ("ClientIP" | "HeaderRegexp" | "HeadersRegexp", _) if wider => continue,
             ("ClientIP", _) => return Err("addresses are no match: use `allow` of a route".to_owned()),
             ("HeaderRegexp" | "HeadersRegexp", _) => {
                 return Err("match.headers has exact values, no expressions".to_owned());
             }
+            _ if wider => continue,
             _ => return Err(format!("the importer does not know the matcher {name}")),
         };
         if found.fields.iter().any(|(known, _)| known == field) {
+            if wider {
+                continue;
+            }
             return Err(format!("it has two conditions for the {field} that must both fit"));
         }
         found.fields.push((field.to_owned(), value));
@@ -234,6 +258,13 @@ mod tests {
         ] {
             assert_eq!(shown(rule).unwrap(), expected, "{rule}");
         }
+    }
+
+    #[test]
+    fn a_wider_match_has_all_requests_of_a_rule() {
+        let wider = |rule: &str| wider(rule).unwrap().iter().map(|one| one.fields.len()).collect::<Vec<_>>();
+        assert_eq!(wider("Host(`a`) && !Path(`/b`)"), [1]);
+        assert_eq!(wider("ClientIP(`10.0.0.0/8`) || Host(`a`)"), [0, 1]);
     }
 
     #[test]
