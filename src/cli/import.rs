@@ -1,4 +1,4 @@
-//! `sluicegate import`
+//! `sluicegate import`: reads a source, converts it, checks and writes the result.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,7 +12,9 @@ use super::output::{FAILED, INVALID, fail, print, say};
 use sluicegate_base::file_watch::{hex, sha256};
 use sluicegate_gateway::resources;
 use sluicegate_import::kong::{self, Consumer};
-use sluicegate_import::{Files, Imported, Outcome, haproxy, matches_glob, nginx};
+use sluicegate_import::{
+    Files, Imported, Outcome, haproxy, kubernetes, matches_glob, nginx, ratelimit, traefik, yaml_files,
+};
 
 #[derive(clap::Subcommand)]
 #[command(
@@ -46,11 +48,42 @@ pub(super) enum Command {
                       deck gateway dump -o - | sluicegate import kong - -o gateway.yaml --report"
     )]
     Kong(Args),
+    /// Convert files of envoyproxy/ratelimit: descriptors become limits
+    #[command(
+        after_help = "Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\nThe files do not say \
+                      what of a request a key such as user_id is. The report asks for it, and --key answers.\n\nExamples:\n  sluicegate \
+                      import ratelimit config/ -o gateway.yaml --report report.txt\n  sluicegate import ratelimit config.yaml --key \
+                      user_id=header:X-User-Id --key database=query:db > gateway.yaml"
+    )]
+    Ratelimit(RatelimitArgs),
+    /// Convert manifests of Kubernetes: Ingress with annotations of ingress-nginx, HTTPRoute, Gateway
+    #[command(
+        after_help = "Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\nExamples:\n  kubectl \
+                      get ingress,httproute,gateway,service -A -o yaml | sluicegate import kubernetes - -o gateway.yaml --report\n  \
+                      sluicegate import kubernetes manifests/ -o gateway.yaml --report report.txt"
+    )]
+    Kubernetes(Args),
+    /// Convert the dynamic configuration of Traefik, with its entry points if the static one is there, too
+    #[command(
+        after_help = "Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\nExamples:\n  \
+                      sluicegate import traefik /etc/traefik -o gateway.yaml --report report.txt\n  cat traefik.yml dynamic.yml | \
+                      sluicegate import traefik - > gateway.yaml"
+    )]
+    Traefik(Args),
+}
+
+#[derive(clap::Args)]
+pub(super) struct RatelimitArgs {
+    #[command(flatten)]
+    args: Args,
+    /// What a key of descriptors is, as a key of limits: user_id=header:X-User-Id; may be repeated
+    #[arg(long, value_name = "NAME=KEY", value_parser = meaning)]
+    key: Vec<(String, String)>,
 }
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The first file, or the folder that nginx.conf, haproxy.cfg or kong.yaml is in; - for standard input
+    /// The first file, or a folder with the files of the source; - for standard input
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     path: PathBuf,
     /// Write the gateway.yaml to a file instead of standard output
@@ -99,11 +132,24 @@ fn matching(folder: &str, name: &str) -> Vec<String> {
     names.filter(|entry| matches_glob(name, entry)).map(|entry| format!("{folder}{entry}")).collect()
 }
 
+/// `NAME=KEY` of --key.
+fn meaning(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').filter(|(name, key)| !name.is_empty() && !key.is_empty());
+    let (name, key) = parts.ok_or("expected NAME=KEY, such as user_id=header:X-User-Id")?;
+    Ok((name.to_owned(), key.to_owned()))
+}
+
 pub(super) fn run(command: &Command) -> ExitCode {
     let (args, imported) = match command {
         Command::Nginx(args) => (args, read_nginx(&args.path)),
         Command::Haproxy(args) => (args, read_haproxy(&args.path)),
         Command::Kong(args) => (args, read_kong(args)),
+        Command::Ratelimit(RatelimitArgs { args, key }) => {
+            let meanings = key.iter().cloned().collect();
+            (args, with_files(&args.path, |path, files| ratelimit::import(path, files, &meanings)))
+        }
+        Command::Kubernetes(args) => (args, with_files(&args.path, kubernetes::import)),
+        Command::Traefik(args) => (args, with_files(&args.path, traefik::import)),
     };
     let imported = match imported {
         Ok(imported) => imported,
@@ -166,6 +212,31 @@ fn write_consumers(args: &Args, consumers: &[Consumer]) -> Result<(), String> {
             path.display()
         )
     })
+}
+
+/// Reads a file, the YAML files of a folder, or standard input, and converts them.
+fn with_files(
+    path: &Path,
+    import: impl FnOnce(&str, &[(String, String)]) -> Result<Imported, String>,
+) -> Result<Imported, String> {
+    let Some(shown) = path.to_str() else {
+        return Err(format!("{} is not a name in UTF-8\n", path.display()));
+    };
+    if shown == "-" {
+        let text =
+            std::io::read_to_string(std::io::stdin()).map_err(|error| format!("cannot read: {error}\n"))?;
+        return import("standard input", &[("stdin".to_owned(), text)]);
+    }
+    let names = if path.is_dir() { yaml_files(&Disk, shown) } else { vec![shown.to_owned()] };
+    let mut files = Vec::new();
+    for name in names {
+        let text = Disk.read(&name).map_err(|error| {
+            let help = "name a file in YAML, a folder with such files, or - for standard input";
+            format!("sluicegate: cannot read {name}: {error}\n  help: {help}\n")
+        })?;
+        files.push((name, text));
+    }
+    import(shown, &files)
 }
 
 /// The name and the text of a file; of standard input, which is called `piped`; or of the file `usual` in a folder.

@@ -1,10 +1,11 @@
-//! `sluicegate import`, and what its results do beside the real nginx and HAProxy: the same requests get the same statuses, or the
-//! report has named the difference. Those of Kong answer as its documentation says.
+//! `sluicegate import`, and what its results do: beside the real nginx and HAProxy the same requests get the same statuses, or the
+//! report has named the difference; for other sources, what their documentation promises.
 
 mod comparison;
 mod haproxy;
 mod kong;
 mod nginx;
+mod yaml;
 
 use std::path::{Path, PathBuf};
 
@@ -123,4 +124,41 @@ fn absent_certificates_are_reported() {
         text(&output)
     );
     assert!(folder.path("gateway.yaml").exists());
+}
+
+#[test]
+fn sources_in_yaml_are_files_folders_and_standard_input() {
+    let file =
+        "domain: a\ndescriptors:\n  - {key: user_id, rate_limit: {unit: minute, requests_per_unit: 5}}\n";
+    let folder = Folder::with(&[("one.yaml", file), ("broken.yml", "a: [\n"), ("other.txt", "")]);
+    let asked = folder.run(&["import", "ratelimit", "one.yaml", "--strict"]);
+    assert_eq!(asked.status.code(), Some(1), "{}", text(&asked));
+    let answered = [
+        "import",
+        "ratelimit",
+        "one.yaml",
+        "--strict",
+        "--key",
+        "user_id=header:X-User-Id",
+        "-o",
+        "gateway.yaml",
+    ];
+    let answered = folder.run(&answered);
+    assert_eq!(answered.status.code(), Some(0), "{}", text(&answered));
+    let checked = folder.run(&["check"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked));
+    std::fs::remove_file(folder.path("gateway.yaml")).unwrap();
+    let broken = folder.run(&["import", "ratelimit", "."]);
+    assert_eq!(broken.status.code(), Some(1));
+    assert!(text(&broken).starts_with("./broken.yml:2:"), "{}", text(&broken));
+    let routers = "http: {routers: {a: {rule: 'Path(`/a`)', service: a}}, services: {a: {loadBalancer: {servers: [{url: 'http://10.0.0.1'}]}}}}\n";
+    let piped = folder.pipe(&["import", "traefik", "-"], routers.as_bytes());
+    assert_eq!(piped.status.code(), Some(0), "{}", text(&piped));
+    assert!(String::from_utf8_lossy(&piped.stdout).contains("  # stdin:1"), "{}", text(&piped));
+    let absent = folder.run(&["import", "kubernetes", "absent.yaml"]);
+    assert!(
+        text(&absent).contains("cannot read absent.yaml") && text(&absent).contains("help: "),
+        "{}",
+        text(&absent)
+    );
 }

@@ -207,7 +207,8 @@ impl Field {
             value = value.chars().take(SHOWN - 1).chain(['…']).collect();
         }
         let value: String = value.chars().filter(|c| !c.is_control()).collect();
-        format!("{}: {value}", self.path).trim_end().to_owned()
+        let path = if self.path.is_empty() { "document" } else { &self.path };
+        format!("{path}: {value}").trim_end().to_owned()
     }
 }
 

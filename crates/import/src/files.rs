@@ -12,6 +12,15 @@ pub trait Files {
     fn glob(&self, pattern: &str) -> Vec<String>;
 }
 
+/// The YAML files in a folder.
+pub fn yaml_files(files: &dyn Files, folder: &str) -> Vec<String> {
+    let folder = folder.trim_end_matches('/');
+    let mut found: Vec<_> =
+        ["yaml", "yml"].iter().flat_map(|ending| files.glob(&format!("{folder}/*.{ending}"))).collect();
+    found.sort();
+    found
+}
+
 /// Whether a path matches a pattern as shells understand it: no wildcard matches a slash, or a dot at the beginning of a name.
 pub fn matches_glob(pattern: &str, path: &str) -> bool {
     let (patterns, names) = (pattern.split('/'), path.split('/'));

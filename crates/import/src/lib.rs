@@ -5,21 +5,26 @@
 //! and opens neither file nor socket.
 //!
 //! The modules, from bottom to top: `report` (what became of each directive), `yaml` (the gateway.yaml as it is written), `files`,
-//! `accepted` and `regex` (what the gateway accepts), `names`, `marks` (what was said of a part so far), `fields` (sources in YAML), and
-//! one folder for each source.
+//! `accepted` and `regex` (what the gateway accepts), `names`, `units`, `marks` (what was said of a part so far), `fields` (sources in
+//! YAML), `sections` (the parts of a gateway.yaml), and one folder for each source.
 
 mod accepted;
 mod fields;
 mod files;
 pub mod haproxy;
 pub mod kong;
+pub mod kubernetes;
 mod marks;
 mod names;
 pub mod nginx;
+pub mod ratelimit;
 mod regex;
 mod report;
+mod sections;
+pub mod traefik;
+mod units;
 mod yaml;
 
-pub use files::{Files, matches_glob};
+pub use files::{Files, matches_glob, yaml_files};
 pub use report::{Imported, Item, Outcome, Report, Source};
 pub use yaml::{Node, boolean, list, map, text};

@@ -137,6 +137,19 @@ impl Node {
         }
     }
 
+    /// The same without comments.
+    #[must_use]
+    pub fn plain(self) -> Self {
+        let value = match self.value {
+            Value::List(items) => Value::List(items.into_iter().map(Self::plain).collect()),
+            Value::Map(entries) => {
+                Value::Map(entries.into_iter().map(|(key, node)| (key, node.plain())).collect())
+            }
+            value => value,
+        };
+        Self { value, comment: None, above: Vec::new(), block: self.block }
+    }
+
     /// The comment behind it.
     pub fn comment_text(&self) -> Option<String> {
         self.comment.clone()
