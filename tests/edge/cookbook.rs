@@ -83,7 +83,6 @@ fn only_reads(command: &str) -> bool {
         "sluicegate top ",
         "sluicegate queue list",
         "curl -s 127.0.0.1:909",
-        "redis-cli -u redis://127.0.0.1:6380 info",
     ]
     .iter()
     .any(|start| command.starts_with(start))
@@ -122,7 +121,7 @@ impl Trial {
         let api = fs::read_to_string(folder().join("api.yaml")).unwrap();
         for found in Regex::new("redis://127.0.0.1:([0-9]+)").unwrap().captures_iter(page) {
             ports.entry(found[1].to_owned()).or_insert_with(|| {
-                redis.push(RedisSetup::default().config("repl-diskless-sync-delay", &["0"]).start());
+                redis.push(RedisServer::start());
                 redis.last().unwrap().address.port()
             });
         }
