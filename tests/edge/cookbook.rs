@@ -15,7 +15,6 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 
 use crate::harness::folder::text;
-use crate::harness::redis::RedisSetup;
 use crate::harness::{Client, Folder, RedisServer, ReservedPort, Shell, Upstream, program, until, within};
 
 /// A test for each page.
