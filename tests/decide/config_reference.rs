@@ -32,17 +32,17 @@ const TYPES: &[(&str, &str, &str)] = &[
     ("`header:NAME`", "header:X-Cost", "header:X-Cost | ip"),
     ("`check:cost`", "check:cost", "a b"),
     ("`jwt:CLAIM`, `consumer:metadata.NAME`, `check:rate`", "check:rate", "a b"),
-    ("URL of a Redis", "redis://10.0.0.1", "a b"),
-    ("URL of a server", "http://10.0.0.1:9000", "http://10.0.0.1:9000/a"),
+    ("URL of a Redis", "redis://10.0.0.1", "app://localhost"),
+    ("URL of a server", "http://10.0.0.1:9000", "app://localhost"),
     ("address", "[::]:8080", "a b"),
     ("network", "10.0.0.0/8", "a b"),
-    ("origin", "https://*.example.com", "a b"),
+    ("origin", "app://localhost", "a b"),
     ("host pattern", "*.example.com", "a b"),
     ("path pattern", "/users/{id}", "a b"),
 ];
 
-/// What a pattern of the schema accepts.
-fn text_type(pattern: &str) -> Option<String> {
+/// What a pattern of the schema accepts. Methods are tokens, as names of headers are, and have examples.
+fn text_type(pattern: &str, examples: &Value) -> Option<String> {
     let Some((_, own)) = pattern.split_once("\\$\\{|") else {
         return (pattern != "\\$\\{").then(|| "text".to_owned()); // an environment variable alone
     };
@@ -51,7 +51,7 @@ fn text_type(pattern: &str) -> Option<String> {
         return Some("text".to_owned());
     }
     if regex.is_match("!#$%&'*+.^_`|~") {
-        return Some("header name".to_owned());
+        return Some(if examples[0] == "GET" { "method" } else { "header name" }.to_owned());
     }
     let found: Vec<&str> = TYPES
         .iter()
@@ -136,7 +136,10 @@ impl<'s> Reference<'s> {
             return vec![format!("mapping of names to {}", kinds.join(" or "))];
         }
         if let Some(pattern) = schema["pattern"].as_str() {
-            return text_type(pattern).map(|kind| kind + &range(schema)).into_iter().collect();
+            return text_type(pattern, &schema["examples"])
+                .map(|kind| kind + &range(schema))
+                .into_iter()
+                .collect();
         }
         let one = std::slice::from_ref(&schema["type"]);
         let words = schema["type"].as_array().map_or(one, Vec::as_slice);

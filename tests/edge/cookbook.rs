@@ -15,7 +15,6 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 
 use crate::harness::folder::text;
-use crate::harness::redis::RedisSetup;
 use crate::harness::{Client, Folder, RedisServer, ReservedPort, Shell, Upstream, program, until, within};
 
 /// A test for each page.
@@ -83,7 +82,6 @@ fn only_reads(command: &str) -> bool {
         "sluicegate top ",
         "sluicegate queue list",
         "curl -s 127.0.0.1:909",
-        "redis-cli -u redis://127.0.0.1:6380 info",
     ]
     .iter()
     .any(|start| command.starts_with(start))
@@ -122,7 +120,7 @@ impl Trial {
         let api = fs::read_to_string(folder().join("api.yaml")).unwrap();
         for found in Regex::new("redis://127.0.0.1:([0-9]+)").unwrap().captures_iter(page) {
             ports.entry(found[1].to_owned()).or_insert_with(|| {
-                redis.push(RedisSetup::default().config("repl-diskless-sync-delay", &["0"]).start());
+                redis.push(RedisServer::start());
                 redis.last().unwrap().address.port()
             });
         }

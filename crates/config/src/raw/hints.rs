@@ -64,6 +64,26 @@ pub(crate) fn cost() -> String {
     format!("{COUNT}|header:{TOKEN}|check:cost")
 }
 
+/// The description of the key of a limit, with all parts.
+pub(crate) fn keys() -> String {
+    let written = |kind: &PartKind| {
+        let PartFacts { word, takes, source, .. } = kind.facts();
+        match takes {
+            PartTakes::Nothing => word.to_owned(),
+            PartTakes::Bits if *kind == PartKind::Ipv4Prefix => format!("{word}/24 (or other bits of IPv4)"),
+            PartTakes::Bits => format!("{word}/64 (or other bits of IPv6)"),
+            PartTakes::Name(_) if source == PartSource::Token => format!("{word}:CLAIM"),
+            PartTakes::Name(_) => format!("{word}:NAME"),
+        }
+    };
+    let mut parts: Vec<String> = PartKind::ALL.iter().map(written).collect();
+    parts.sort();
+    format!(
+        "What is counted separately: {}. `a | b` is the first that the request has, a list is all together.",
+        parts.join(", ")
+    )
+}
+
 fn key() -> String {
     let part = |kind: &PartKind| {
         let PartFacts { word, takes, source, .. } = kind.facts();

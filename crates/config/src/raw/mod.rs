@@ -191,9 +191,8 @@ mapping! {
     /// A limit.
     "a limit"
     struct RawLimit {
-        /// What is counted apart: ip, ip/64 (and other bits of IPv6), ip/24 (of IPv4), api_key, consumer, global, host, method, path, path:NAME, route, header:NAME,
-        /// query:NAME, cookie:NAME. `a | b` is the first that the request has, a list is all together.
-        #[schemars(required, with = "OneOrMany<hints::Key>")]
+        /// What is counted separately.
+        #[schemars(required, with = "OneOrMany<hints::Key>", description = hints::keys())]
         key: OneOrMany<At<RawText>>,
         /// token_bucket (default), leaky_bucket, fixed_window, sliding_log, sliding_window or concurrency.
         #[schemars(extend("enum" = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_log", "sliding_window", "concurrency"]))]

@@ -23,10 +23,10 @@ pub(crate) enum RawSecret {
 }
 
 mapping! {
-    /// A secret that is read from a file.
+    /// A value that is read from a file.
     "a secret"
     struct RawSecretFile {
-        /// The file that contains the secret.
+        /// The file that contains the value.
         #[schemars(required, with = "hints::File")]
         file: RawText,
     }
