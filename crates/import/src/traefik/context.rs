@@ -18,6 +18,8 @@ pub(super) struct Context<'a> {
     pub(super) client_ip: Option<Node>,
     /// The services that routers use.
     pub(super) used_services: Vec<String>,
+    /// Whether the entry points name proxies that are believed.
+    pub(super) trusts_proxies: bool,
     /// Whether a router has a rate limit.
     pub(super) limits: bool,
 }

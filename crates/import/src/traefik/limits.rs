@@ -96,10 +96,15 @@ pub(super) fn ip_strategy(strategy: &Field, cx: &mut Context<'_>) {
     for (key, field) in strategy.entries() {
         match (key.as_str(), field.text()) {
             ("depth", Some("0")) => cx.marks.ignored(field.number, "0 is the address of the connection"),
+            // Without known proxies every client could choose its address, and with it pass a list.
+            ("depth", Some(_)) if !cx.trusts_proxies => cx.marks.unsupported(
+                field.number,
+                "clients are the peers of connections until the networks of the proxies are in client_ip.trusted_proxies; the \
+                 entry points in the input trust none",
+            ),
             ("depth", Some(depth)) => {
                 wanted.insert("depth", text(depth).source(&field.source));
-                said.push((field, "client_ip.depth: the gateway must not be reachable without these proxies; better name their networks in \
-                                   client_ip.trusted_proxies"));
+                said.push((field, "client_ip.depth, for all limits and lists"));
             }
             ("excludedIPs", _) => {
                 wanted.insert("trusted_proxies", texts(field));

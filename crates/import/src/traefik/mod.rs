@@ -49,6 +49,7 @@ pub fn import(path: &str, files: &[(String, String)]) -> Result<Imported, String
         users: HashMap::new(),
         client_ip: None,
         used_services: Vec::new(),
+        trusts_proxies: false,
         limits: false,
     };
     for (_, router) in &routers {
@@ -59,6 +60,7 @@ pub fn import(path: &str, files: &[(String, String)]) -> Result<Imported, String
         names.into_iter().for_each(|name| *cx.users.entry(name).or_default() += 1);
     }
     let entry_points = EntryPoints::of(&documents, &routers, &mut cx.marks);
+    cx.trusts_proxies = entry_points.trusted().is_some();
     router::convert(&routers, &entry_points, &mut cx);
     let certificates = certificates(&documents, &mut cx.marks);
     cx.sections.listen = entry_points.listen(&certificates);
