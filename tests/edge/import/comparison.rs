@@ -150,7 +150,7 @@ fn upstream() -> Upstream {
 /// An authority with the certificate of `api.example.com`.
 static AUTHORITY: LazyLock<(Arc<ClientConfig>, String, String)> = LazyLock::new(|| {
     let authority = Authority::new();
-    let signed = authority.sign(&["api.example.com"]);
+    let signed = authority.sign(&["api.example.com", "other.example.com", "open.example.com"]);
     (Arc::new(authority.client(None)), signed.cert, signed.key)
 });
 

@@ -128,4 +128,25 @@ impl<'a> Scope<'a> {
     pub(super) fn every(&self, name: &str) -> Vec<&'a Directive> {
         self.0.iter().flat_map(|level| level.iter()).filter(|d| d.name == name).collect()
     }
+
+    /// The directives that are in force, of all names that a directive chosen by `chosen` has.
+    pub(super) fn in_force(&self, chosen: &dyn Fn(&Directive) -> bool) -> Vec<&'a Directive> {
+        let mut names: Vec<&str> = Vec::new();
+        for directive in self.0.iter().flat_map(|level| level.iter()).filter(|directive| chosen(directive)) {
+            if !names.contains(&directive.name.as_str()) {
+                names.push(&directive.name);
+            }
+        }
+        names.into_iter().flat_map(|name| self.all(name)).collect()
+    }
+
+    /// The directives of the innermost block.
+    pub(super) fn innermost(&self) -> &'a [Directive] {
+        self.0.last().copied().unwrap_or_default()
+    }
+
+    /// The directives of the blocks around the innermost one.
+    pub(super) fn outer(&self) -> impl Iterator<Item = &'a Directive> {
+        self.0.iter().rev().skip(1).flat_map(|level| level.iter())
+    }
 }
