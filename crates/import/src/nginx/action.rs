@@ -253,8 +253,8 @@ fn forwarded<'a>(
             cx.approximated(pass, format!("upstream {name}, without the rewrites of the path"));
         }
     }
-    let (directive, host) = if grpc { ("grpc_set_header", host) } else { ("proxy_set_header", host) };
-    if let Some(node) = request_headers(&location.scope, directive, &host, variables, cx) {
+    let prefix = if grpc { "grpc" } else { "proxy" };
+    if let Some(node) = request_headers(&location.scope, prefix, &host, variables, cx) {
         fields.push(("request_headers".to_owned(), node));
     }
     if shown.starts_with("unix:") {
