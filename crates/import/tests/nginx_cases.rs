@@ -78,13 +78,13 @@ fn results_are_as_written() {
     assert!(differ.is_empty(), "not as written (UPDATE=1 writes what is now):\n{}", differ.join("\n"));
 }
 
-/// The places of all directives of a file and of what is in them, except parameters of `types`, `map` and `geo`.
-fn places(directives: &[nginx::Directive], found: &mut Vec<(String, u32)>) {
+/// The places of all directives of a file and of what is in them, except parameters of `types`, `map` and `geo` that include nothing.
+fn places(directives: &[nginx::Directive], parameters: bool, found: &mut Vec<(String, u32)>) {
     for directive in directives {
-        found.push((directive.shown(), directive.source.line));
-        if !["types", "map", "geo"].contains(&directive.name.as_str()) {
-            places(directive.children(), found);
+        if !parameters || directive.name == "include" {
+            found.push((directive.shown(), directive.source.line));
         }
+        places(directive.children(), ["types", "map", "geo"].contains(&directive.name.as_str()), found);
     }
 }
 
@@ -98,7 +98,7 @@ fn every_directive_is_in_the_report() {
         files.dedup();
         for file in files {
             let mut expected = Vec::new();
-            places(&nginx::parse(&file, &case.read(&file).unwrap()).unwrap(), &mut expected);
+            places(&nginx::parse(&file, &case.read(&file).unwrap()).unwrap(), false, &mut expected);
             for (shown, line) in expected {
                 let said = |item: &&sluicegate_import::Item| {
                     let same =
@@ -121,6 +121,16 @@ fn every_directive_is_in_the_report() {
             );
         }
     }
+}
+
+/// What becomes of files that a `map` includes is reported, too.
+#[test]
+fn includes_of_maps_are_in_the_report() {
+    let config = "http { map $http_a $k { default $http_a; include missing.map; } limit_req_zone $k zone=k:1m rate=1r/s;\n\
+                  server { listen 80; location / { limit_req zone=k; return 404; } } }";
+    let report = nginx::import_text(&Case(folder()), "nginx.conf", config).unwrap().report;
+    let include = report.items.iter().find(|item| item.directive == "include missing.map");
+    assert_eq!(include.unwrap().outcome, sluicegate_import::Outcome::Unsupported);
 }
 
 /// Directives as compare.py gets them.

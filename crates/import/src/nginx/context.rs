@@ -68,7 +68,12 @@ impl Context {
                 self.report.add(&directive.source, directive.shown(), *outcome, text.clone());
             }
             if has_parameters(&directive.name) {
-                continue; // its block has no directives of its own
+                // Its block has no directives of its own, except for files that are included.
+                for include in directive.children().iter().filter(|child| child.name == "include") {
+                    let (outcome, text) = rest(include);
+                    self.report.add(&include.source, include.shown(), outcome, text);
+                }
+                continue;
             }
             let lost_below = match (&directive.block, marks.first()) {
                 (Some(Block::Directives(_)), Some((Outcome::Unsupported, _))) => {
