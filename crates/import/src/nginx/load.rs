@@ -84,8 +84,8 @@ impl Loader<'_> {
             true => rendered(path, text, error),
             // An `include` may name any file, and this message would show a part of it.
             false => format!(
-                "{path}:{}: error: this is not a configuration of nginx\n  help: see the line itself; none is shown of files outside of the \
-                 folder of the first one\n",
+                "{path}:{}: error: this is not a configuration of nginx\n  help: look at this line; it is not shown, because the file is \
+                 outside of the folder of the first one\n",
                 error.line
             ),
         })?;
