@@ -1,7 +1,7 @@
 //! `sluicegate import`: reads a source, converts it, checks and writes the result.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -89,6 +89,9 @@ pub(super) struct Args {
     /// Write the gateway.yaml to a file instead of standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
+    /// Replace the file of -o if there is one
+    #[arg(long, requires = "output")]
+    force: bool,
     /// Write what became of each directive to a file; without FILE, to standard error
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", value_hint = ValueHint::FilePath)]
     report: Option<PathBuf>,
@@ -100,12 +103,24 @@ pub(super) struct Args {
     strict: bool,
 }
 
+/// The largest file that is read.
+const LARGEST: u64 = 16 << 20;
+
 /// The files of this machine.
 struct Disk;
 
 impl Files for Disk {
     fn read(&self, path: &str) -> Result<String, String> {
-        let bytes = fs::read(path).map_err(|error| error.to_string())?;
+        let is_file = fs::metadata(path).map_err(|error| error.to_string())?.is_file();
+        if !is_file {
+            return Err("it is not a regular file".to_owned()); // it may have no end
+        }
+        let file = fs::File::open(path).map_err(|error| error.to_string())?;
+        let mut bytes = Vec::new();
+        file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(format!("it is larger than {} MiB", LARGEST >> 20));
+        }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
@@ -271,9 +286,8 @@ fn finish(args: &Args, imported: &Imported) -> ExitCode {
     let folder = args.output.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
     let checked = resources::parse(yaml.clone(), &shown, folder);
     let written = match &args.output {
-        Some(path) => {
-            fs::write(path, yaml).map_err(|error| format!("cannot write {}: {error}", path.display()))
-        }
+        Some(path) => write_file(path, yaml, args.force)
+            .map_err(|error| format!("cannot write {}: {error}", path.display())),
         None => print(yaml).map_err(|error| format!("cannot write: {error}")),
     };
     if let Err(message) = written.and_then(|()| write_report(args, imported)) {
@@ -301,6 +315,27 @@ fn finish(args: &Args, imported: &Imported) -> ExitCode {
         }
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// Writes a file beside the one that it becomes, so that a gateway that watches it never reads a part.
+fn write_file(path: &Path, text: &str, force: bool) -> std::io::Result<()> {
+    match fs::metadata(path) {
+        Ok(known) if !known.is_file() => return fs::write(path, text), // such as /dev/stdout
+        Ok(_) if !force => {
+            return Err(std::io::Error::other(
+                "it exists, and a gateway that runs with it would use the result at once; --force replaces it",
+            ));
+        }
+        _ => {}
+    }
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()); // behind a link the file is replaced, not the link
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = path.with_file_name(format!(".{name}.{}.new", std::process::id()));
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside); // it may not even be there
+    }
+    written
 }
 
 fn write_report(args: &Args, imported: &Imported) -> Result<(), String> {

@@ -48,6 +48,33 @@ fn a_result_is_valid_and_names_its_lines() {
 }
 
 #[test]
+fn a_file_is_replaced_only_if_that_is_asked_for() {
+    let folder = Folder::with(&[("nginx.conf", CONFIG), ("gateway.yaml", "# mine\n")]);
+    let import = ["import", "nginx", "nginx.conf", "-o", "gateway.yaml"];
+    let refused = folder.run(&import);
+    assert!(
+        refused.status.code() == Some(2) && text(&refused).contains("--force replaces it"),
+        "{}",
+        text(&refused)
+    );
+    let yaml = || std::fs::read_to_string(folder.path("gateway.yaml")).unwrap();
+    assert_eq!(yaml(), "# mine\n");
+    let forced = folder.run(&[&import[..], &["--force"]].concat());
+    assert_eq!(forced.status.code(), Some(0), "{}", text(&forced));
+    assert!(yaml().starts_with("# Converted from nginx.conf"), "{}", yaml());
+}
+
+/// A device or a pipe may have no end.
+#[test]
+fn only_regular_files_are_included() {
+    let folder =
+        Folder::with(&[("nginx.conf", &CONFIG.replace("events {}", "events {} include /dev/zero;"))]);
+    let output = folder.run(&["import", "nginx", "nginx.conf", "--report"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    assert!(text(&output).contains("left out: it is not a regular file"), "{}", text(&output));
+}
+
+#[test]
 fn folders_standard_input_and_dumps_are_read() {
     let folder = Folder::with(&[("nginx.conf", CONFIG)]);
     let file = folder.run(&["import", "nginx", "nginx.conf"]);

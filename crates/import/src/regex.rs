@@ -3,32 +3,106 @@
 use crate::accepted;
 use crate::yaml::{Node, map, text};
 
+/// What PCRE has and expressions in linear time have not.
+const BEYOND: [&str; 12] =
+    ["(?=", "(?!", "(?<=", "(?<!", "(?>", "(?R", "(?&", "*+", "++", "?+", "\\G", "\\K"];
+
 /// The expression that matches a whole path where that of nginx finds a part of it.
 ///
 /// # Errors
 /// Why there is none.
 pub(crate) fn whole(pattern: &str, ignore_case: bool) -> Result<String, String> {
-    let beyond = ["(?=", "(?!", "(?<=", "(?<!", "(?>", "(?R", "(?&", "*+", "++", "?+", "\\G", "\\K"];
-    if let Some(found) = beyond.iter().find(|found| pattern.contains(**found)) {
+    if let Some(found) = BEYOND.iter().find(|found| pattern.contains(**found)) {
         return Err(format!(
             "`{found}` is not an expression that takes linear time: write it without, or list the paths"
         ));
     }
-    let begin = pattern.starts_with('^');
-    let escaped =
-        pattern.strip_suffix('$').is_some_and(|rest| rest.ends_with('\\') && !rest.ends_with("\\\\"));
-    let end = pattern.ends_with('$') && !escaped;
-    let body = pattern.strip_prefix('^').unwrap_or(pattern);
-    let body = if end { &body[..body.len().saturating_sub(1)] } else { body };
-    let mut out = if ignore_case { "(?i)".to_owned() } else { String::new() };
-    if has_alternatives(pattern) {
-        out += &format!(".*(?:{pattern}).*"); // anchors in it hold for one alternative each
-    } else {
-        out += if begin { "" } else { ".*" };
-        out += body;
-        out += if end || body.ends_with(".*") { "" } else { ".*" };
+    if pattern.contains(|c: char| c == ' ' || !c.is_ascii()) {
+        return Err("paths are matched as they are in URLs: write %20 and the like".to_owned());
     }
+    let ways: Vec<_> = alternatives(pattern).into_iter().map(whole_way).collect();
+    let ways = if let [way] = ways.as_slice() { way.clone() } else { format!("(?:{})", ways.join("|")) };
+    let out = if ignore_case { format!("(?i){ways}") } else { ways };
     accepted::matches(&map().with("path", regex(&out))).map(|()| out)
+}
+
+/// The same of an expression without alternatives.
+fn whole_way(pattern: &str) -> String {
+    let (body, begin) = pattern.strip_prefix('^').map_or((pattern, ".*"), |body| (body, ""));
+    let (body, end) = match body.strip_suffix('$').filter(|rest| !ends_with_escape(rest)) {
+        Some(body) => (body, ""),
+        None if body.strip_suffix(".*").is_some_and(|rest| !ends_with_escape(rest)) => (body, ""),
+        None => (body, ".*"),
+    };
+    format!("{begin}{body}{end}")
+}
+
+/// Whether the next character is escaped.
+fn ends_with_escape(text: &str) -> bool {
+    text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
+}
+
+/// An expression for all paths that one of nginx may match which cannot be converted: without its conditions.
+pub(crate) fn wider(pattern: &str, ignore_case: bool) -> String {
+    whole(&without_conditions(pattern), ignore_case).unwrap_or_else(|_| ".*".to_owned())
+}
+
+/// The expression without look-around and the like: it matches the same, and more.
+fn without_conditions(pattern: &str) -> String {
+    let mut out = String::new();
+    let mut rest = pattern;
+    let mut class = false;
+    while let Some(c) = rest.chars().next() {
+        let look = ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| rest.starts_with(look));
+        let step = match c {
+            '\\' => {
+                let step = 1 + rest[1..].chars().next().map_or(0, char::len_utf8);
+                out += &rest[..step];
+                step
+            }
+            '(' if !class && look => group_length(rest),
+            '(' if !class && rest.starts_with("(?>") => {
+                out += "(?:";
+                3
+            }
+            '*' | '+' | '?' if !class && rest[1..].starts_with('+') => {
+                out.push(c);
+                2
+            }
+            _ => {
+                class = (class || c == '[') && c != ']';
+                out.push(c);
+                c.len_utf8()
+            }
+        };
+        rest = &rest[step..];
+    }
+    out
+}
+
+/// The length of the group at the beginning of an expression; all of it if the group has no end.
+fn group_length(pattern: &str) -> usize {
+    let (mut depth, mut class, mut escaped) = (0_usize, false, false);
+    for (at, c) in pattern.char_indices() {
+        match c {
+            _ if escaped => {
+                escaped = false;
+                continue;
+            }
+            '\\' => escaped = true,
+            '[' => class = true,
+            ']' => class = false,
+            '(' if !class => depth += 1,
+            ')' if !class => {
+                depth -= 1;
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    pattern.len()
 }
 
 /// `{regex: …}`
@@ -36,10 +110,11 @@ pub(crate) fn regex(pattern: &str) -> Node {
     map().with("regex", text(pattern))
 }
 
-/// Whether there is a `|` outside of all parentheses and classes.
-fn has_alternatives(pattern: &str) -> bool {
-    let (mut depth, mut class, mut escaped) = (0_usize, false, false);
-    for c in pattern.chars() {
+/// The parts between each `|` that is outside of all parentheses and classes.
+fn alternatives(pattern: &str) -> Vec<&str> {
+    let (mut depth, mut class, mut escaped, mut from) = (0_usize, false, false, 0);
+    let mut out = Vec::new();
+    for (at, c) in pattern.char_indices() {
         match c {
             _ if escaped => {
                 escaped = false;
@@ -50,11 +125,15 @@ fn has_alternatives(pattern: &str) -> bool {
             ']' => class = false,
             '(' if !class => depth += 1,
             ')' if !class => depth = depth.saturating_sub(1),
-            '|' if !class && depth == 0 => return true,
+            '|' if !class && depth == 0 => {
+                out.push(&pattern[from..at]);
+                from = at + 1;
+            }
             _ => {}
         }
     }
-    false
+    out.push(&pattern[from..]);
+    out
 }
 
 #[cfg(test)]
@@ -69,7 +148,8 @@ mod tests {
             ("^/api/", false, "/api/.*"),
             ("^/api/.*", false, "/api/.*"),
             (r"\.(png|jpe?g)$", true, r"(?i).*\.(png|jpe?g)"),
-            ("^/a|/b$", false, ".*(?:^/a|/b$).*"),
+            ("^/a|/b$", false, "(?:/a.*|.*/b)"),
+            (r"^/adm\.*", false, r"/adm\.*.*"),
             (r"/price\$", false, r".*/price\$.*"),
             ("^/u/(?<id>[0-9]+)$", false, "/u/(?<id>[0-9]+)"),
             (r"^/a\/b", false, r"/a\/b.*"),
@@ -81,6 +161,20 @@ mod tests {
         {
             let error = whole(pattern, false).unwrap_err();
             assert!(error.contains(why), "{pattern}: {error}");
+        }
+    }
+    #[test]
+    fn what_cannot_be_converted_has_a_wider_expression() {
+        for (pattern, expected) in [
+            (r"/\.(?!well-known)", r".*/\..*"),
+            ("^/(?=x)y$", "/y"),
+            ("^/a(?!(b|c[)]))d", "/ad.*"),
+            ("^/(?>a|b)c++d", "/(?:a|b)c+d.*"),
+            (r"^/(a)\1", ".*"),
+            ("[(?!]x", ".*"),
+            ("^/(?!a", "/.*"),
+        ] {
+            assert_eq!(wider(pattern, false), expected, "{pattern}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What became of each directive of a source.
 
+use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
 use serde::Serialize;
@@ -14,7 +15,7 @@ pub struct Source {
 }
 
 /// What became of a directive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// It has no equivalent. The text says what to do instead.
@@ -28,7 +29,7 @@ pub enum Outcome {
 }
 
 /// One directive and what became of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Item {
     /// Where it is written.
     #[serde(flatten)]
@@ -48,6 +49,9 @@ pub struct Report {
     pub notes: Vec<String>,
     /// The directives.
     pub items: Vec<Item>,
+    /// The same, to find them.
+    #[serde(skip)]
+    known: HashSet<Item>,
 }
 
 /// The result of an import.
@@ -84,7 +88,7 @@ impl Report {
     /// Adds what became of a directive, unless the same was said of it already.
     pub fn add(&mut self, source: &Source, directive: String, outcome: Outcome, text: impl Into<String>) {
         let item = Item { source: source.clone(), directive, outcome, text: text.into() };
-        if !self.items.contains(&item) {
+        if self.known.insert(item.clone()) {
             self.items.push(item);
         }
     }

@@ -78,13 +78,13 @@ fn results_are_as_written() {
     assert!(differ.is_empty(), "not as written (UPDATE=1 writes what is now):\n{}", differ.join("\n"));
 }
 
-/// The places of all directives of a file and of what is in them, except parameters of `types`, `map` and `geo`.
-fn places(directives: &[nginx::Directive], found: &mut Vec<(String, u32)>) {
+/// The places of all directives of a file and of what is in them, except parameters of `types`, `map` and `geo` that include nothing.
+fn places(directives: &[nginx::Directive], parameters: bool, found: &mut Vec<(String, u32)>) {
     for directive in directives {
-        found.push((directive.shown(), directive.source.line));
-        if !["types", "map", "geo"].contains(&directive.name.as_str()) {
-            places(directive.children(), found);
+        if !parameters || directive.name == "include" {
+            found.push((directive.shown(), directive.source.line));
         }
+        places(directive.children(), ["types", "map", "geo"].contains(&directive.name.as_str()), found);
     }
 }
 
@@ -98,7 +98,7 @@ fn every_directive_is_in_the_report() {
         files.dedup();
         for file in files {
             let mut expected = Vec::new();
-            places(&nginx::parse(&file, &case.read(&file).unwrap()).unwrap(), &mut expected);
+            places(&nginx::parse(&file, &case.read(&file).unwrap()).unwrap(), false, &mut expected);
             for (shown, line) in expected {
                 let said = |item: &&sluicegate_import::Item| {
                     let same =
@@ -120,6 +120,69 @@ fn every_directive_is_in_the_report() {
                 item.directive
             );
         }
+    }
+}
+
+/// What becomes of files that a `map` includes is reported, too.
+#[test]
+fn includes_of_maps_are_in_the_report() {
+    let config = "http { map $http_a $k { default $http_a; include missing.map; } limit_req_zone $k zone=k:1m rate=1r/s;\n\
+                  server { listen 80; location / { limit_req zone=k; return 404; } } }";
+    let report = nginx::import_text(&Case(folder()), "nginx.conf", config).unwrap().report;
+    let include = report.items.iter().find(|item| item.directive == "include missing.map");
+    assert_eq!(include.unwrap().outcome, sluicegate_import::Outcome::Unsupported);
+}
+
+/// A check that is not converted closes its route, and the report names it.
+#[test]
+fn what_is_protected_is_closed() {
+    let pass = "proxy_pass http://127.0.0.1:1;";
+    let location = |check: &str| format!("server {{ listen 80; location / {{ {check} {pass} }} }}");
+    let tls = "listen 443 ssl; ssl_certificate a; ssl_certificate_key b;";
+    let one = |ca: &str, verify: &str| {
+        format!(
+            "server {{ {tls} ssl_client_certificate {ca}; ssl_verify_client {verify}; server_name {ca}; location / {{ {pass} }} }}"
+        )
+    };
+    for (servers, directive, closed) in [
+        (location("access_by_lua_block { ngx.exit(403) }"), "access_by_lua_block", 1),
+        (location("auth_digest x;"), "auth_digest x", 1),
+        (location("js_access a.check;"), "js_access a.check", 1),
+        (location("limit_except GET { deny all; }"), "limit_except GET", 1),
+        (location("if ($ssl_client_verify != SUCCESS) { return 403; }"), "if ($ssl_client_verify", 1),
+        (location("if ($cookie_a = \"\") { return 302 /login; }"), "if ($cookie_a", 1),
+        (location("if ($http_user_agent ~ mobile) { return 302 /m; }"), "if ($http_user_agent", 0),
+        (
+            format!("server {{ listen 80; if ($bad) {{ return 444; }} location / {{ {pass} }} }}"),
+            "if ($bad)",
+            1,
+        ),
+        (one("a", "on") + &one("b", "on"), "ssl_verify_client on", 1),
+        (one("a", "on") + &one("a", "off"), "ssl_verify_client on", 1),
+        (one("a", "on") + &one("a", "on").replace("server_name a", "server_name b"), "", 0),
+        (
+            format!(
+                "server {{ listen 80; location / {{ {pass} }} }} server {{ listen 127.0.0.1:80; server_name p; location / {{ {pass} }} }}"
+            ),
+            "listen 127.0.0.1:80",
+            1,
+        ),
+        (
+            format!(
+                "server {{ listen 80; location / {{ {pass} }} }} server {{ listen 80; server_name ~^(?=a); location / {{ deny all; {pass} }} }}"
+            ),
+            "server_name",
+            1,
+        ),
+    ] {
+        let config = format!("http {{ {servers} }}");
+        let Imported { yaml, report } = nginx::import_text(&Case(folder()), "nginx.conf", &config).unwrap();
+        sluicegate_config::parse_without_files(&yaml).unwrap_or_else(|errors| panic!("{errors}\n{yaml}"));
+        assert_eq!(yaml.matches("deny: [everybody]").count(), closed, "{config}\n{yaml}");
+        let named = |item: &sluicegate_import::Item| {
+            item.outcome == sluicegate_import::Outcome::Unsupported && item.directive.starts_with(directive)
+        };
+        assert!(closed == 0 || report.items.iter().any(named), "{directive}: {}", report.render());
     }
 }
 

@@ -22,7 +22,7 @@ use super::haproxy::{self, Haproxy};
 use super::nginx::{self, Nginx, PORTS, UPSTREAM};
 use super::{cases, cases_of};
 use crate::harness::tls::{Authority, TlsClient};
-use crate::harness::{Setup, Stopwatch, Upstream, deadline, in_parallel, sleep};
+use crate::harness::{Seen, Setup, Stopwatch, Upstream, deadline, in_parallel, sleep};
 
 /// Requests of one line that took longer were not sent at once: a limit may have admitted one more meanwhile.
 const AT_ONCE: Duration = Duration::from_millis(400);
@@ -134,14 +134,23 @@ fn parsed(line: &str) -> Line {
     }
 }
 
-/// The statuses of each line, in order, and whether all were sent at once.
+/// What became of the requests of a line.
+pub(super) struct Outcome {
+    pub(super) statuses: Vec<u16>,
+    /// What reached the upstream, in the order of the alphabet.
+    seen: Vec<String>,
+}
+
+/// The results of each line, in order, and whether all were sent at once.
 pub(super) fn play(
     lines: &[Line],
     addresses: [SocketAddr; 2],
     tls: &Arc<ClientConfig>,
-) -> (Vec<Vec<u16>>, bool) {
+    upstream: &Upstream,
+) -> (Vec<Outcome>, bool) {
     let mut in_time = true;
-    let mut statuses = Vec::new();
+    let mut results = Vec::new();
+    let mut before = 0;
     for line in lines {
         match line {
             Line::Wait(time) => sleep(*time), // limits measure time
@@ -160,11 +169,14 @@ pub(super) fn play(
                 })
                 .collect();
                 found.sort_unstable();
-                statuses.push(found);
+                let all = upstream.seen();
+                let seen = targets(&all[before..], burst);
+                before = all.len();
+                results.push(Outcome { statuses: found, seen });
             }
         }
     }
-    (statuses, in_time)
+    (results, in_time)
 }
 
 /// The status of one request on a connection of its own; 0 if there is no answer.
@@ -197,35 +209,41 @@ pub(super) fn upstream() -> Upstream {
     })
 }
 
-/// An authority with the certificate of `api.example.com`.
-pub(super) static AUTHORITY: LazyLock<(Arc<ClientConfig>, String, String)> = LazyLock::new(|| {
+/// An authority with the certificate of `api.example.com` and other hosts.
+pub(super) static AUTHORITY: LazyLock<(Arc<ClientConfig>, String, String, String)> = LazyLock::new(|| {
     let authority = Authority::new();
-    let signed = authority.sign(&["api.example.com"]);
-    (Arc::new(authority.client(None)), signed.cert, signed.key)
+    let signed = authority.sign(&["api.example.com", "other.example.com", "open.example.com"]);
+    (Arc::new(authority.client(None)), signed.cert, signed.key, authority.pem())
 });
 
-/// The targets that an upstream has got, in the order of the alphabet.
-fn targets(upstream: &Upstream) -> Vec<String> {
-    let seen = upstream.seen();
-    let asked = seen.iter().filter(|seen| seen.target != HEALTH);
-    let mut targets: Vec<_> = asked.map(|seen| format!("{} {}", seen.method, seen.target)).collect();
+/// The requests that an upstream has got, each with those headers that the client has sent, too, in the order of the alphabet.
+fn targets(seen: &[Seen], burst: &Burst) -> Vec<String> {
+    let own = |name: &&str| !["x-forwarded-for", "x-real-ip"].contains(name); // each proxy writes them in its way
+    let names: Vec<_> = burst.headers.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
+    let one = |seen: &Seen| {
+        let headers = names.iter().map(String::as_str).filter(own);
+        let headers: Vec<_> =
+            headers.map(|name| format!(" {name}: {}", seen.head.all(name).join(", "))).collect();
+        format!("{} {}{}", seen.method, seen.target, headers.concat())
+    };
+    let mut targets: Vec<_> = seen.iter().filter(|seen| seen.target != HEALTH).map(one).collect();
     targets.sort();
     targets
 }
 
-/// What both answered, and what reached their upstreams.
+/// What became of each line.
 struct Played {
-    peer: Vec<Vec<u16>>,
-    gateway: Vec<Vec<u16>>,
-    targets: [Vec<String>; 2],
+    peer: Vec<Outcome>,
+    gateway: Vec<Outcome>,
     in_time: bool,
 }
 
 fn played(peer: Peer, case: &Path, lines: &[Line]) -> Played {
-    let (tls, cert, key) = &*AUTHORITY;
+    let (tls, cert, key, ca) = &*AUTHORITY;
     let certificates = TempDir::new().unwrap();
     std::fs::write(certificates.path().join("api.pem"), cert).unwrap();
     std::fs::write(certificates.path().join("api.key"), key).unwrap();
+    std::fs::write(certificates.path().join("ca.pem"), ca).unwrap();
     std::fs::write(certificates.path().join("site.pem"), format!("{cert}{key}")).unwrap();
     let servers = [upstream(), upstream()];
     let replace = |text: &str, upstream: &Upstream| {
@@ -243,16 +261,11 @@ fn played(peer: Peer, case: &Path, lines: &[Line]) -> Played {
         .fold(Setup::default(), |setup, (name, text)| setup.file(&name, &text))
         .start(&yaml);
     let (of_peer, of_gateway) = std::thread::scope(|scope| {
-        let first = scope.spawn(|| play(lines, running.addresses(), tls));
-        let second = play(lines, [gateway.edge, gateway.edge2], tls);
+        let first = scope.spawn(|| play(lines, running.addresses(), tls, &servers[0]));
+        let second = play(lines, [gateway.edge, gateway.edge2], tls, &servers[1]);
         (first.join().unwrap(), second)
     });
-    Played {
-        in_time: of_peer.1 && of_gateway.1,
-        peer: of_peer.0,
-        gateway: of_gateway.0,
-        targets: servers.each_ref().map(targets),
-    }
+    Played { in_time: of_peer.1 && of_gateway.1, peer: of_peer.0, gateway: of_gateway.0 }
 }
 
 /// The files beside the configuration of a case, such as lists of addresses.
@@ -272,20 +285,22 @@ fn difference(program: Peer, case: &Path) -> Option<String> {
     let report = std::fs::read_to_string(case.join("report.txt")).unwrap();
     let said = report.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut tries = std::iter::repeat_with(|| played(program, case, &lines)).take(TRIES);
-    let Some(Played { peer, gateway, targets, .. }) = tries.find(|played| played.in_time) else {
+    let Some(Played { peer, gateway, .. }) = tries.find(|played| played.in_time) else {
         return Some(format!("the requests of a line took longer than {AT_ONCE:?}, {TRIES} times"));
     };
     // Another status of refusals is our 429 if the report says so.
     let (refusal, text) = program.default_refusal();
     let named = said.contains(text);
     let mapped = |status: &u16| if named && *status == refusal { 429 } else { *status };
-    let (mut sent, mut differs, mut any_differs) = (0, None, false);
+    let (mut sent, mut differs) = (0, None);
     for line in &lines {
         match line {
             Line::Wait(_) => {}
             Line::Differs(text) => differs = Some(text),
             Line::Send(burst) => {
-                let (one, two): (Vec<u16>, _) = (peer[sent].iter().map(mapped).collect(), &gateway[sent]);
+                let (one, two): (Vec<u16>, _) =
+                    (peer[sent].statuses.iter().map(mapped).collect(), &gateway[sent].statuses);
+                let (seen, seen_two) = (&peer[sent].seen, &gateway[sent].seen);
                 let shown = format!(
                     "{} {} {}: its program {one:?}, gateway {two:?}",
                     burst.count, burst.method, burst.target
@@ -298,16 +313,18 @@ fn difference(program: Peer, case: &Path) -> Option<String> {
                         return Some(format!("{shown}: the report does not say `{text}`"));
                     }
                     None if one != *two => return Some(shown),
-                    Some(_) => any_differs = true,
-                    None => {}
+                    None if seen != seen_two => {
+                        return Some(format!(
+                            "{shown}: the upstreams got {seen:?} from its program, and {seen_two:?} from the gateway"
+                        ));
+                    }
+                    Some(_) | None => {}
                 }
                 sent += 1;
             }
         }
     }
-    let [one, two] = targets;
-    (one != two && !any_differs)
-        .then(|| format!("the upstreams got {one:?} from its program, and {two:?} from the gateway"))
+    None
 }
 
 /// Compares all cases in a folder.

@@ -45,7 +45,8 @@ fn answers(case: &Path, requests: &[Line]) -> (Vec<Vec<u16>>, Vec<String>, bool)
         consumers.iter().fold(Setup::default(), |setup, consumers| setup.file("consumers.yaml", consumers));
     let gateway = setup.start(&yaml);
     let minute = minute();
-    let (found, in_time) = play(requests, [gateway.edge, gateway.edge2], &AUTHORITY.0);
+    let (found, in_time) = play(requests, [gateway.edge, gateway.edge2], &AUTHORITY.0, &api);
+    let found = found.into_iter().map(|outcome| outcome.statuses).collect();
     let in_time = in_time && minute == self::minute(); // windows begin anew with each minute
     let mut targets: Vec<_> =
         api.seen().iter().map(|seen| format!("{} {}", seen.method, seen.target)).collect();

@@ -85,24 +85,6 @@ pub(super) struct Lists {
 impl Lists {
     /// The fields `deny` and `allow` of a route.
     pub(super) fn apply(&mut self, scope: &Scope<'_>, cx: &mut Context) -> Vec<(String, Node)> {
-        let mut protected = false;
-        for name in ["auth_basic", "auth_request", "auth_jwt"] {
-            if let Some(directive) = scope.last(name).filter(|directive| directive.arg(0) != "off") {
-                let instead = match name {
-                    "auth_basic" => "use auth.api_key or auth.jwt, or let the application check passwords",
-                    "auth_request" => "use auth.check, which asks a service about each request",
-                    _ => "use auth.jwt",
-                };
-                cx.unsupported(
-                    directive,
-                    format!("its routes deny everybody until you replace it: {instead}"),
-                );
-                protected = true;
-            }
-        }
-        if protected {
-            return self.closed();
-        }
         let rules = scope.all_of(&["allow", "deny"]);
         let Some(last) = rules.last() else { return Vec::new() };
         let closes = last.name == "deny" && last.arg(0) == "all";
@@ -138,7 +120,7 @@ impl Lists {
     }
 
     /// The fields of a route that denies everybody.
-    fn closed(&mut self) -> Vec<(String, Node)> {
+    pub(super) fn closed(&mut self) -> Vec<(String, Node)> {
         vec![("deny".to_owned(), list([text(self.everybody())]))]
     }
 

@@ -16,6 +16,8 @@ pub(super) struct Action {
     pub(super) fields: Vec<(String, Node)>,
     /// Whether nginx answers before it evaluates limits.
     pub(super) before_limits: bool,
+    /// Whether the answer is for everybody: a redirect or an error.
+    pub(super) harmless: bool,
     /// Why the route answers something else than nginx.
     pub(super) lost: Option<&'static str>,
 }
@@ -47,7 +49,12 @@ pub(super) fn action<'a>(
     if let Some(found) = scope.own("internal").into_iter().next() {
         cx.converted(found, "answered 404, as by nginx: only its own redirects reach it");
         let respond = map().with("status", text(404)).source(&found.source);
-        return Action { fields: vec![("respond".to_owned(), respond)], before_limits: true, lost: None };
+        return Action {
+            fields: vec![("respond".to_owned(), respond)],
+            before_limits: true,
+            harmless: true,
+            lost: None,
+        };
     }
     if let Some(found) = location.directive.and_then(|_| scope.own("return").into_iter().next()) {
         return returned(found, scope, variables, cx);
@@ -94,7 +101,7 @@ pub(super) fn action<'a>(
 
 fn not_converted(status: u16, why: &'static str) -> Action {
     let respond = map().with("status", text(status)).comment(format!("not converted: {why}"));
-    Action { fields: vec![("respond".to_owned(), respond)], before_limits: false, lost: Some(why) }
+    Action { fields: vec![("respond".to_owned(), respond)], lost: Some(why), ..Action::default() }
 }
 
 /// `return` in its forms.
@@ -135,6 +142,7 @@ pub(super) fn returned(
         }
     };
     Action {
+        harmless: field.0 == "redirect" || status >= 400,
         fields: vec![(field.0.to_owned(), field.1.source(&directive.source))],
         before_limits: true,
         lost: None,
@@ -200,6 +208,7 @@ pub(super) fn permanent_rewrite(
     Some(Action {
         fields: vec![("redirect".to_owned(), node.source(&rewrite.source))],
         before_limits: true,
+        harmless: true,
         lost: None,
     })
 }
@@ -244,8 +253,8 @@ fn forwarded<'a>(
             cx.approximated(pass, format!("upstream {name}, without the rewrites of the path"));
         }
     }
-    let (directive, host) = if grpc { ("grpc_set_header", host) } else { ("proxy_set_header", host) };
-    if let Some(node) = request_headers(&location.scope, directive, &host, variables, cx) {
+    let prefix = if grpc { "grpc" } else { "proxy" };
+    if let Some(node) = request_headers(&location.scope, prefix, &host, variables, cx) {
         fields.push(("request_headers".to_owned(), node));
     }
     if shown.starts_with("unix:") {

@@ -68,7 +68,12 @@ impl Context {
                 self.report.add(&directive.source, directive.shown(), *outcome, text.clone());
             }
             if has_parameters(&directive.name) {
-                continue; // its block has no directives of its own
+                // Its block has no directives of its own, except for files that are included.
+                for include in directive.children().iter().filter(|child| child.name == "include") {
+                    let (outcome, text) = rest(include);
+                    self.report.add(&include.source, include.shown(), outcome, text);
+                }
+                continue;
             }
             let lost_below = match (&directive.block, marks.first()) {
                 (Some(Block::Directives(_)), Some((Outcome::Unsupported, _))) => {
@@ -127,5 +132,26 @@ impl<'a> Scope<'a> {
     /// All directives of this name, of all blocks, the outermost first: for variables.
     pub(super) fn every(&self, name: &str) -> Vec<&'a Directive> {
         self.0.iter().flat_map(|level| level.iter()).filter(|d| d.name == name).collect()
+    }
+
+    /// The directives that are in force, of all names that a directive chosen by `chosen` has.
+    pub(super) fn in_force(&self, chosen: &dyn Fn(&Directive) -> bool) -> Vec<&'a Directive> {
+        let mut names: Vec<&str> = Vec::new();
+        for directive in self.0.iter().flat_map(|level| level.iter()).filter(|directive| chosen(directive)) {
+            if !names.contains(&directive.name.as_str()) {
+                names.push(&directive.name);
+            }
+        }
+        names.into_iter().flat_map(|name| self.all(name)).collect()
+    }
+
+    /// The directives of the innermost block.
+    pub(super) fn innermost(&self) -> &'a [Directive] {
+        self.0.last().copied().unwrap_or_default()
+    }
+
+    /// The directives of the blocks around the innermost one.
+    pub(super) fn outer(&self) -> impl Iterator<Item = &'a Directive> {
+        self.0.iter().rev().skip(1).flat_map(|level| level.iter())
     }
 }

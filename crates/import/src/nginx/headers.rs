@@ -3,91 +3,150 @@
 use super::context::{Context, Scope};
 use super::parse::Directive;
 use super::template::Variables;
+use crate::accepted;
+use crate::report::Source;
 use crate::yaml::{Node, list, map, text};
+
+/// The changes of one kind that are found so far; each is one that the gateway accepts.
+struct Changes {
+    field: &'static str,
+    remove: Vec<(String, Node)>,
+    write: Vec<(String, Node)>,
+}
+
+impl Changes {
+    const fn new(field: &'static str) -> Self {
+        Self { field, remove: Vec::new(), write: Vec::new() }
+    }
+
+    /// Removes a header.
+    ///
+    /// # Errors
+    /// Why the gateway does not.
+    fn remove(&mut self, name: &str, source: &Source) -> Result<(), String> {
+        accepted::field(None, self.field, &map().with("remove", list([text(name)])))?;
+        self.write.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        if !self.remove.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            self.remove.push((name.to_owned(), text(name).source(source)));
+        }
+        Ok(())
+    }
+
+    /// Sets or adds a header.
+    ///
+    /// # Errors
+    /// Why the gateway does not.
+    fn write(&mut self, how: &str, name: &str, value: &str, source: &Source) -> Result<(), String> {
+        accepted::field(None, self.field, &map().with(how, map().with(name, text(value))))?;
+        self.write.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        self.write.push((name.to_owned(), text(value).source(source)));
+        Ok(())
+    }
+
+    fn node(self, how: &str) -> Option<Node> {
+        let remove = list(self.remove.into_iter().map(|(_, node)| node));
+        let write = self.write.into_iter().fold(map(), |all, (name, value)| all.with(name, value));
+        let given = [("remove", remove), (how, write)].into_iter().filter(|(_, node)| !node.is_empty());
+        let node = given.fold(map(), |node, (name, part)| node.with(name, part));
+        (!node.is_empty()).then_some(node)
+    }
+}
 
 /// The changes of requests. `host` is what nginx sends as Host unless it is set.
 pub(super) fn request_headers(
     scope: &Scope<'_>,
-    directive: &str,
+    prefix: &str,
     host: &str,
     variables: &Variables,
     cx: &mut Context,
 ) -> Option<Node> {
-    let mut set: Vec<(String, Node)> = Vec::new();
-    let mut remove = Vec::new();
+    let mut changes = Changes::new("request_headers");
     let mut has_host = false;
-    for header in scope.all(directive) {
+    for header in scope.all(&format!("{prefix}_set_header")) {
         let (name, value) = (header.arg(0), header.arg(1));
         has_host |= name.eq_ignore_ascii_case("host");
         if value.is_empty() {
             match is_own(name) {
                 Some(why) => cx.ignored(header, why),
-                None => {
-                    cx.converted(header, "request_headers.remove");
-                    remove.push(text(name).source(&header.source));
-                }
+                None => match changes.remove(name, &header.source) {
+                    Ok(()) => cx.converted(header, "request_headers.remove"),
+                    Err(why) => cx.unsupported(header, format!("left out: {why}")),
+                },
             }
         } else if let Some(why) = is_sent_anyway(name, value) {
             cx.converted(header, why);
         } else if let Some(why) = is_own(name) {
             cx.ignored(header, why);
         } else {
-            match variables.template(value) {
-                Ok(value) => {
-                    cx.converted(header, "request_headers.set");
-                    set.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
-                    set.push((name.to_owned(), text(value).source(&header.source)));
-                }
-                Err(variable) => {
-                    cx.unsupported(header, format!("left out: there is no equivalent of ${variable}"))
-                }
+            let set = variables
+                .template(value)
+                .map_err(|variable| format!("there is no equivalent of ${variable}"))
+                .and_then(|value| changes.write("set", name, &value, &header.source));
+            match set.map_err(|why| (why, changes.remove(name, &header.source))) {
+                Ok(()) => cx.converted(header, "request_headers.set"),
+                // nginx replaces what the client says, so that the server can rely on it.
+                Err((why, Ok(()))) => cx.unsupported(
+                    header,
+                    format!("{why}, so the header is removed from requests (request_headers.remove)"),
+                ),
+                Err((why, Err(_))) => cx.unsupported(header, format!("left out: {why}")),
             }
         }
+    }
+    let off = scope.last(&format!("{prefix}_pass_request_headers")).filter(|found| found.arg(0) == "off");
+    if let Some(off) = off {
+        let removed = ["Authorization", "Cookie"].map(|name| changes.remove(name, &off.source));
+        cx.unsupported(
+            off,
+            match removed.iter().all(Result::is_ok) {
+                true => "Authorization and Cookie are removed from requests; name the others that the server must not see in request_headers.remove",
+                false => "headers are forwarded: name those that the server must not see in request_headers.remove",
+            },
+        );
     }
     if !has_host && !host.is_empty() {
         cx.report.note(
             "without proxy_set_header Host, nginx sends the name in proxy_pass as Host, and so do these routes (request_headers.set.Host). \
              Remove that line where the server should see the client's Host",
         );
-        set.push(("Host".to_owned(), text(host)));
+        changes.write.push(("Host".to_owned(), text(host)));
     }
-    changes([("remove", list(remove)), ("set", entries(set))])
+    changes.node("set")
 }
 
 /// The changes of answers. A `Content-Type` is left to the caller.
 pub(super) fn response_headers(scope: &Scope<'_>, variables: &Variables, cx: &mut Context) -> Option<Node> {
-    let mut add: Vec<(String, Node)> = Vec::new();
-    let mut remove = Vec::new();
+    let mut changes = Changes::new("response_headers");
+    for header in scope.all("proxy_hide_header") {
+        match changes.remove(header.arg(0), &header.source) {
+            Ok(()) => cx.converted(header, "response_headers.remove"),
+            Err(why) => cx.unsupported(header, format!("left out: {why}")),
+        }
+    }
     for header in scope.all("add_header") {
         let (name, value) = (header.arg(0), header.arg(1));
         if name.eq_ignore_ascii_case("content-type") {
             continue;
         }
-        if is_framing(name) || add.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
-            cx.unsupported(
-                header,
-                "left out: the gateway adds a header once, and none that frames a message",
-            );
+        if value.is_empty() {
+            cx.ignored(header, "nginx does not send a header without a value");
             continue;
         }
-        match variables.template(value) {
-            Err(variable) => {
-                cx.unsupported(header, format!("left out: there is no equivalent of ${variable}"))
-            }
-            Ok(value) => {
-                match header.arg(2) {
-                    "always" => cx.converted(header, "response_headers.add"),
-                    _ => cx.approximated(header, "response_headers.add, to all answers; without `always`, nginx adds it to those of 2xx and 3xx"),
-                }
-                add.push((name.to_owned(), text(value).source(&header.source)));
-            }
+        if changes.write.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            cx.unsupported(header, "left out: the gateway adds a header once");
+            continue;
+        }
+        let added = variables
+            .template(value)
+            .map_err(|variable| format!("there is no equivalent of ${variable}"))
+            .and_then(|value| changes.write("add", name, &value, &header.source));
+        match (added, header.arg(2)) {
+            (Err(why), _) => cx.unsupported(header, format!("left out: {why}")),
+            (Ok(()), "always") => cx.converted(header, "response_headers.add"),
+            (Ok(()), _) => cx.approximated(header, "response_headers.add, to all answers; without `always`, nginx adds it to those of 2xx and 3xx"),
         }
     }
-    for header in scope.all("proxy_hide_header") {
-        cx.converted(header, "response_headers.remove");
-        remove.push(text(header.arg(0)).source(&header.source));
-    }
-    changes([("remove", list(remove)), ("add", entries(add))])
+    changes.node("add")
 }
 
 /// The content type of an answer of nginx itself.
@@ -104,16 +163,6 @@ pub(super) fn content_type(scope: &Scope<'_>, cx: &mut Context) -> Option<Node> 
     }
     cx.converted(directive, "respond.content_type");
     Some(text(value).source(&directive.source))
-}
-
-fn entries(all: Vec<(String, Node)>) -> Node {
-    all.into_iter().fold(map(), |node, (name, value)| node.with(name, value))
-}
-
-fn changes<const N: usize>(parts: [(&str, Node); N]) -> Option<Node> {
-    let given = parts.into_iter().filter(|(_, node)| !node.is_empty());
-    let node = given.fold(map(), |node, (name, part)| node.with(name, part));
-    (!node.is_empty()).then_some(node)
 }
 
 /// Whether the gateway sends this header with this value by itself.

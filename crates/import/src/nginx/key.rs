@@ -37,6 +37,8 @@ pub(super) struct Lookup<'a> {
     entries: Vec<(String, String)>,
     /// Why it cannot be converted.
     trouble: Option<&'static str>,
+    /// Whether a file that it includes was not read.
+    lacks: bool,
 }
 
 /// What a variable's value says about counting: everything, or nothing, for some requests.
@@ -60,12 +62,21 @@ impl<'a> Lookup<'a> {
             (true, 1) => ("remote_addr".to_owned(), variable(directive.arg(0))),
             _ => (variable(directive.arg(0)), variable(directive.arg(1))),
         };
-        let mut lookup =
-            Self { directive, name, from, default: String::new(), entries: Vec::new(), trouble: None };
+        let mut lookup = Self {
+            directive,
+            name,
+            from,
+            default: String::new(),
+            entries: Vec::new(),
+            trouble: None,
+            lacks: false,
+        };
         for entry in directive.children() {
             match (entry.name.as_str(), geo) {
                 ("default", _) => entry.arg(0).clone_into(&mut lookup.default),
-                ("volatile", false) | ("include", _) => {}
+                ("volatile", false) => {}
+                ("include", _) if entry.included.as_ref().is_none_or(Result::is_err) => lookup.lacks = true,
+                ("include", _) => {}
                 ("hostnames", false) => lookup.trouble = Some("`hostnames` matches parts of names"),
                 ("ranges" | "delete" | "proxy" | "proxy_recursive", true) => {
                     lookup.trouble = Some("it uses `ranges`, `delete` or `proxy`");
@@ -102,6 +113,9 @@ impl<'a> Lookup<'a> {
             });
         };
         let by_default = !self.default.is_empty();
+        if self.lacks && !by_default {
+            return Err(format!("`{}` includes a file that was not read", self.directive.shown()));
+        }
         let others = self.entries.iter().filter(|(_, value)| value.is_empty() == by_default);
         Ok(Choice {
             counted: (*counted).clone(),
@@ -181,23 +195,40 @@ fn looked_up(lookup: &Lookup<'_>, lookups: &[Lookup<'_>], depth: usize) -> Resul
                 .collect();
             key.exempt.extend(networks(choice.others.iter().map(String::as_str), &kept, &shown)?);
         }
-        ("request_method", false) => key.methods = choice.others,
+        // nginx compares without regard to case.
+        ("request_method", false) => {
+            key.methods = choice.others.iter().map(|method| method.to_ascii_uppercase()).collect();
+        }
         ("request_method", true) => {
             let all = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
             key.methods = all
                 .iter()
-                .filter(|method| !choice.others.iter().any(|other| other == *method))
+                .filter(|method| !choice.others.iter().any(|other| other.eq_ignore_ascii_case(method)))
                 .map(ToString::to_string)
                 .collect();
             key.differs.push(format!("of all methods, {} are counted", key.methods.join(", ")));
         }
         (_, true) if key.parts.len() == 1 && part.as_ref() == Ok(&key.parts[0]) => {
-            key.exempt.extend(choice.others.into_iter().filter(|value| !value.is_empty()));
+            let given = choice.others.into_iter().filter(|value| !value.is_empty());
+            let (means_more, values): (Vec<_>, Vec<_>) = given.partition(|value| means_more(value));
+            if !values.is_empty() {
+                key.differs
+                    .push("exempt values are compared exactly, in nginx without regard to case".to_owned());
+            }
+            if !means_more.is_empty() {
+                key.differs.push(format!(
+                    "{} counted, too: in `exempt` it would mean addresses or names",
+                    means_more.join(", ") + if means_more.len() == 1 { " is" } else { " are" }
+                ));
+            }
+            key.exempt.extend(values);
         }
         (_, false) if key.parts.len() == 1 && part.as_ref() == Ok(&key.parts[0]) => {
-            key.values = choice.others
+            key.differs.extend(case_of(&choice.others));
+            key.values = choice.others;
         }
         (header, false) if header.starts_with("http_") && choice.others.len() == 1 => {
+            key.differs.extend(case_of(&choice.others));
             key.headers.push((header_name(header), choice.others[0].clone()));
         }
         _ => {
@@ -208,6 +239,20 @@ fn looked_up(lookup: &Lookup<'_>, lookups: &[Lookup<'_>], depth: usize) -> Resul
         }
     }
     Ok(key)
+}
+
+/// How values are compared that are the only ones that are counted.
+fn case_of(values: &[String]) -> Option<String> {
+    let letters = values.iter().any(|value| value.bytes().any(|byte| byte.is_ascii_alphabetic()));
+    letters.then(|| {
+        format!("only {} in this case is counted; nginx compares without regard to case", values.join(", "))
+    })
+}
+
+/// Whether a text in `exempt` would not be the value of a key.
+fn means_more(value: &str) -> bool {
+    let words = ["list:", "plan:", "consumer:"];
+    sluicegate_config::parse_network(value).is_ok() || words.iter().any(|word| value.starts_with(word))
 }
 
 /// The networks for which the value of `geo`, looked up in `map`, is not counted.
@@ -351,5 +396,26 @@ mod tests {
             let error = found(config, "$key").unwrap_err();
             assert!(error.contains(why), "{config}: {error}");
         }
+    }
+
+    #[test]
+    fn values_are_compared_as_in_nginx() {
+        let key = |from: &str, default: &str, entry: &str| {
+            found(&format!("map ${from} $key {{ default {default}; {entry} }}"), "$key").unwrap()
+        };
+        assert_eq!(key("request_method", "\"\"", "post $binary_remote_addr;").methods, ["POST"]);
+        assert!(
+            !key("request_method", "$binary_remote_addr", "get \"\";").methods.contains(&"GET".to_owned())
+        );
+        let exempt = |value: &str| key("http_x_api_key", "$http_x_api_key", &format!("{value} \"\";"));
+        for value in ["10.0.0.0/8", "192.0.2.1", "list:office", "plan:free", "consumer:a"] {
+            assert!(exempt(value).exempt.is_empty(), "{value}");
+            assert!(exempt(value).differs[0].contains("is counted, too"), "{value}");
+        }
+        assert_eq!(exempt("internal").exempt, ["internal"]);
+        let only = key("http_x_plan", "\"\"", "Free $http_x_plan;");
+        assert!(only.differs[0].contains("without regard to case"), "{only:?}");
+        let lacks = found("map $http_a $key { default \"\"; include missing; x $http_a; }", "$key");
+        assert!(lacks.unwrap_err().contains("includes a file that was not read"));
     }
 }

@@ -61,10 +61,7 @@ const IGNORED: [(&str, &str); 17] = [
     ),
     ("ignore_invalid_headers", "malformed headers are answered 400"),
     ("proxy_redirect", "answers are forwarded as they are; Location is not changed"),
-    (
-        "proxy_pass_header proxy_pass_request_headers proxy_pass_request_body",
-        "headers and bodies are forwarded",
-    ),
+    ("proxy_pass_header grpc_pass_header", "headers are forwarded"),
     (
         "msie_padding msie_refresh keepalive_disable chunked_transfer_encoding zone recursive_error_pages limit_rate_after keepalive_requests",
         "it has no effect here",
@@ -72,7 +69,7 @@ const IGNORED: [(&str, &str); 17] = [
 ];
 
 /// Directives without an equivalent, and what to do instead.
-const UNSUPPORTED: [(&str, &str); 18] = [
+const UNSUPPORTED: [(&str, &str); 19] = [
     (
         "if",
         "conditions are routes: match: {methods, headers, query, host} for requests, and the rest for others",
@@ -106,6 +103,7 @@ const UNSUPPORTED: [(&str, &str); 18] = [
         "a server that reads slowly has no timeout of its own; `timeout` of a route bounds the whole request",
     ),
     ("mirror mirror_request_body", "requests are not copied"),
+    ("proxy_pass_request_headers proxy_pass_request_body", "headers and bodies are forwarded"),
     (
         "sub_filter sub_filter_once sub_filter_types addition_types add_before_body add_after_body",
         "bodies are not changed",
@@ -143,6 +141,9 @@ pub(super) fn rest(directive: &Directive) -> (Outcome, String) {
     };
     if let Some(text) = find(&IGNORED) {
         return (Outcome::Ignored, text);
+    }
+    if name.starts_with("proxy_pass_request_") && directive.arg(0) == "on" {
+        return (Outcome::Ignored, "headers and bodies are forwarded".to_owned());
     }
     if let Some(text) = find(&UNSUPPORTED) {
         return (Outcome::Unsupported, text);

@@ -111,8 +111,15 @@ impl<'a> Limits<'a> {
             for directive in uses {
                 let dry_run = dry_run.is_some_and(|directive| directive.arg(0) == "on");
                 let Some(limit) = self.used(directive, dry_run, server, cx) else { continue };
-                if seen.contains(&limit) || seen.len() == MOST {
-                    cx.ignored(directive, "the route has this limit already, or 32 others");
+                if seen.contains(&limit) {
+                    cx.ignored(directive, "the route has this limit already");
+                    continue;
+                }
+                if seen.len() == MOST {
+                    cx.unsupported(
+                        directive,
+                        format!("left out: a route has at most {MOST} limits. Join some of them"),
+                    );
                     continue;
                 }
                 applied.names.push(text(&limit).source(&directive.source));

@@ -19,6 +19,8 @@ pub(super) struct Listener<'a> {
     pub(super) default: usize,
     explicit: bool,
     sources: Vec<&'a Source>,
+    /// The servers that have to deny everybody here: the listener cannot keep away whom nginx keeps away from them.
+    pub(super) closed: Vec<usize>,
 }
 
 /// The listeners of all servers.
@@ -72,18 +74,23 @@ pub(super) fn listeners<'a>(servers: &[(&'a Directive, Scope<'a>)], cx: &mut Con
                     default: number,
                     explicit,
                     sources: vec![source],
+                    closed: Vec::new(),
                     address,
                 }),
             }
         }
     }
-    merged(&mut found, cx);
+    merged(&mut found, servers, cx);
+    found
+        .iter_mut()
+        .filter(|listener| listener.tls)
+        .for_each(|listener| client_certificates(listener, servers, cx));
     name_all(&mut found);
     found
 }
 
 /// Listeners whose addresses overlap become one: `listen 80` and `listen [::]:80`, or one address beside all.
-fn merged(found: &mut Vec<Listener<'_>>, cx: &mut Context) {
+fn merged<'a>(found: &mut Vec<Listener<'a>>, servers: &[(&'a Directive, Scope<'a>)], cx: &mut Context) {
     let mut at = 0;
     while at < found.len() {
         let wider = found.iter().position(|other| covers(&other.address, &found[at].address));
@@ -102,6 +109,23 @@ fn merged(found: &mut Vec<Listener<'_>>, cx: &mut Context) {
                 wide.address, narrow.address
             ),
         });
+        if !is_unspecified(&narrow.address) {
+            let private = narrow.servers.iter().filter(|server| !wide.servers.contains(server));
+            for number in private.chain(&narrow.closed) {
+                for listen in servers[*number].1.own("listen") {
+                    if address(listen.arg(0)).as_ref() == Some(&narrow.address) {
+                        cx.unsupported(
+                            listen,
+                            format!(
+                                "the listener on {} accepts its requests, too. Its routes deny everybody there until you give it a port of its own",
+                                wide.address
+                            ),
+                        );
+                    }
+                }
+                wide.closed.push(*number);
+            }
+        }
         wide.tls |= narrow.tls;
         wide.proxy_protocol |= narrow.proxy_protocol;
         wide.sources.extend(narrow.sources);
@@ -112,6 +136,65 @@ fn merged(found: &mut Vec<Listener<'_>>, cx: &mut Context) {
         wide.servers.sort_unstable();
         wide.servers.dedup();
     }
+}
+
+fn is_unspecified(address: &str) -> bool {
+    address.parse::<core::net::SocketAddr>().is_ok_and(|address| address.ip().is_unspecified())
+}
+
+/// What a server asks of the certificates of clients: the authority, and whether they must have one.
+fn demand<'a>(scope: &Scope<'a>) -> Option<(&'a Directive, Option<&'a Directive>, bool)> {
+    let verify = scope.last("ssl_verify_client").filter(|verify| verify.arg(0) != "off")?;
+    Some((verify, scope.last("ssl_client_certificate"), !verify.arg(0).starts_with("optional")))
+}
+
+/// Closes the servers whose demand the listener cannot keep: it has one authority, and asks all clients for a certificate or none.
+fn client_certificates<'a>(
+    listener: &mut Listener<'a>,
+    servers: &[(&'a Directive, Scope<'a>)],
+    cx: &mut Context,
+) {
+    let order = in_order(listener);
+    let scopes: Vec<_> = order.iter().map(|number| &servers[*number].1).collect();
+    let kept = authority(&scopes);
+    let all = all_demand(&scopes);
+    for (number, scope) in order.iter().zip(scopes) {
+        let Some((verify, file, required)) = demand(scope) else { continue };
+        let why = match file {
+            None => "it names no ssl_client_certificate",
+            Some(file) if kept != Some(file.arg(0)) => {
+                "a listener has one client_ca, and that of another server is another one"
+            }
+            Some(_) if required && !all => {
+                "other servers of the listener serve clients without a certificate"
+            }
+            Some(_) => continue,
+        };
+        let text = format!(
+            "{why}. Its routes deny everybody there until you give it an address or a port of its own"
+        );
+        cx.unsupported(verify, text.clone());
+        if let Some(file) = file {
+            cx.unsupported(file, text);
+        }
+        listener.closed.push(*number);
+    }
+}
+
+/// The authority of a listener: that of its first server with one.
+fn authority<'a>(scopes: &[&Scope<'a>]) -> Option<&'a str> {
+    scopes.iter().find_map(|scope| demand(scope)?.1.map(Directive::arg0))
+}
+
+/// Whether all servers of a listener serve only clients with a certificate.
+fn all_demand(scopes: &[&Scope<'_>]) -> bool {
+    scopes.iter().all(|scope| matches!(demand(scope), Some((_, Some(_), true))))
+}
+
+/// The servers of a listener, the default one first.
+fn in_order(listener: &Listener<'_>) -> Vec<usize> {
+    let others = listener.servers.iter().copied().filter(|server| *server != listener.default);
+    std::iter::once(listener.default).chain(others).collect()
 }
 
 /// Whether a listener on one address would accept connections to another one.
@@ -178,10 +261,8 @@ pub(super) fn section<'a>(
             node = node.with("name", text(&listener.name));
         }
         node = node.with("address", text(&listener.address));
-        let first = std::iter::once(listener.default);
-        let order: Vec<_> = first.chain(listener.servers.iter().copied().filter(|server| *server != listener.default)).collect();
         if listener.tls {
-            let scopes: Vec<_> = order.iter().map(|server| &servers[*server].1).collect();
+            let scopes: Vec<_> = in_order(listener).iter().map(|server| &servers[*server].1).collect();
             node = node.with("tls", tls(&scopes, folder, cx));
         }
         if listener.proxy_protocol {
@@ -200,7 +281,6 @@ fn tls(scopes: &[&Scope<'_>], folder: &str, cx: &mut Context) -> Node {
     };
     let mut pairs: Vec<(String, String)> = Vec::new();
     let mut certificates = Vec::new();
-    let mut ca = None;
     for scope in scopes {
         let (certs, keys) = (scope.all("ssl_certificate"), scope.all("ssl_certificate_key"));
         for (cert, key) in certs.iter().zip(&keys) {
@@ -231,23 +311,17 @@ fn tls(scopes: &[&Scope<'_>], folder: &str, cx: &mut Context) -> Node {
                 pairs.push(pair);
             }
         }
-        let verify = scope.last("ssl_verify_client");
-        if let (Some(verify), Some(file)) =
-            (verify.filter(|verify| verify.arg(0) != "off"), scope.last("ssl_client_certificate"))
+        if let Some((verify, Some(file), required)) = demand(scope)
+            && authority(scopes) == Some(file.arg(0))
+            && (all_demand(scopes) || !required)
         {
-            let every = scopes.iter().all(|other| {
-                other.last("ssl_verify_client").is_some_and(|other| other.arg(0) == verify.arg(0))
-            });
-            let text = "tls.client_ca of the listener";
-            match every {
-                true => cx.converted(verify, text),
-                false => cx.approximated(verify, "tls.client_ca of the listener, for all of its servers"),
+            for directive in [verify, file] {
+                cx.converted(directive, "tls.client_ca of the listener");
             }
-            cx.converted(file, text);
-            let optional = verify.arg(0).starts_with("optional") || !every;
-            ca.get_or_insert((path(file.arg(0)), optional, &file.source));
         }
     }
+    let with_authority = scopes.iter().find_map(|scope| demand(scope)?.1);
+    let ca = with_authority.map(|file| (path(file.arg(0)), !all_demand(scopes), &file.source));
     if certificates.is_empty() {
         // Without it the listener would serve in cleartext.
         let node = map().with("cert", text("missing.pem")).with("key", text("missing.key"));

@@ -11,6 +11,9 @@ const DEEPEST: usize = 16;
 /// How many files are read in all, so that files that include each other twice come to an end.
 const MOST_FILES: usize = 1_000;
 
+/// How many directives are read in all. Large configurations have some ten thousand.
+const MOST_DIRECTIVES: usize = 100_000;
+
 /// All files of the output of `nginx -T`.
 pub(super) struct Dump {
     files: Vec<(String, String)>,
@@ -64,23 +67,36 @@ impl Files for Dump {
 pub(super) fn load(files: &dyn Files, path: &str) -> Result<Vec<Directive>, String> {
     let text = files.read(path).map_err(|error| format!("cannot read {path}: {error}\n"))?;
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-    Loader { files, folder, left: MOST_FILES }.file(path, &text, 0)
+    Loader { files, folder, left: MOST_FILES, directives: MOST_DIRECTIVES }.file(path, &text, 0)
 }
 
 struct Loader<'a> {
     files: &'a dyn Files,
     folder: &'a str,
     left: usize,
+    /// How many more directives are read.
+    directives: usize,
 }
 
 impl Loader<'_> {
     fn file(&mut self, path: &str, text: &str, depth: usize) -> Result<Vec<Directive>, String> {
-        let directives = parse(path, text).map_err(|error| rendered(path, text, error))?;
+        let directives = parse(path, text).map_err(|error| match depth == 0 || self.is_within(path) {
+            true => rendered(path, text, error),
+            // An `include` may name any file, and this message would show a part of it.
+            false => format!(
+                "{path}:{}: error: this is not a configuration of nginx\n  help: look at this line; it is not shown, because the file is \
+                 outside of the folder of the first one\n",
+                error.line
+            ),
+        })?;
         self.expanded(directives, depth)
     }
 
     fn expanded(&mut self, directives: Vec<Directive>, depth: usize) -> Result<Vec<Directive>, String> {
         let mut out = Vec::with_capacity(directives.len());
+        self.directives = self.directives.checked_sub(directives.len()).ok_or_else(|| {
+            format!("there are more than {MOST_DIRECTIVES} directives\n  help: import a part of the servers, and look for files that include themselves\n")
+        })?;
         for mut directive in directives {
             if let Some(Block::Directives(children)) = directive.block.take() {
                 directive.block = Some(Block::Directives(self.expanded(children, depth)?));
@@ -125,6 +141,15 @@ impl Loader<'_> {
         }
         include.included = Some(result);
         Ok(out)
+    }
+
+    /// Whether a file is in the folder of the first one.
+    fn is_within(&self, path: &str) -> bool {
+        let rest = match self.folder {
+            "" => (!path.starts_with('/')).then_some(path),
+            folder => path.strip_prefix(folder).filter(|rest| rest.starts_with('/')),
+        };
+        rest.is_some_and(|rest| !rest.split('/').any(|part| part == ".."))
     }
 
     /// Where a file may be: relative names start at the folder of the first file, and so do those below /etc/nginx of a folder that
@@ -185,7 +210,19 @@ mod tests {
     }
 
     #[test]
+    fn directives_are_bounded() {
+        let text = format!("{}include n; include n;", "a 1; ".repeat(1_000));
+        let dump = Dump { files: vec![("n".into(), text)] };
+        assert!(load(&dump, "n").unwrap_err().contains("more than 100000 directives"));
+    }
+
+    #[test]
     fn mistakes_are_shown() {
+        let dump = Dump {
+            files: vec![("n/n".into(), "include /x;".into()), ("/x".into(), "secret:x:1\nb {".into())],
+        };
+        let shown = load(&dump, "n/n").unwrap_err();
+        assert!(shown.starts_with("/x:") && !shown.contains("secret") && !shown.contains("b {"), "{shown}");
         let dump = Dump { files: vec![("n".into(), "a 1;\nb {".into())] };
         let shown = load(&dump, "n").unwrap_err();
         assert!(shown.starts_with("n:2:3: error: the block that begins here has no end\n"), "{shown}");

@@ -1,17 +1,30 @@
 //! The locations of a server, in the order in which the gateway has to try them.
+//!
+//! nginx chooses the longest prefix, then looks inside of it, and only then tries the expressions around it. Here the order of the routes
+//! decides, so what is inside comes before, restricted to the paths that reach it.
 
+use super::checks::is_protected;
 use super::context::{Context, Scope};
 use super::parse::Directive;
+use super::remainder;
 use crate::accepted;
-use crate::regex::{regex, whole};
+use crate::regex::{regex, whole, wider};
 use crate::yaml::{Node, map, text};
 
+/// How many routes the locations of a server may become: expressions stand before each prefix that needs it.
+const MOST: usize = 5_000;
+
 /// A location, or the rest of a server that no location matches.
+#[derive(Clone)]
 pub(super) struct Location<'a> {
     /// `None` for the rest of a server.
     pub(super) directive: Option<&'a Directive>,
     pub(super) scope: Scope<'a>,
     pub(super) kind: Kind,
+    /// The expression for its paths, if it is not that of `kind`.
+    only: Option<String>,
+    /// It cannot be converted, and denies everybody.
+    pub(super) closed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,15 +36,25 @@ pub(super) enum Kind {
     Regex(String),
 }
 
-impl Location<'_> {
+impl<'a> Location<'a> {
+    /// The rest of a server.
+    pub(super) fn rest(scope: &Scope<'a>) -> Self {
+        let kind = Kind::Prefix("/".to_owned(), false);
+        Self { directive: None, scope: scope.clone(), kind, only: None, closed: false }
+    }
+
     /// The path of the route; `None` if it matches all paths.
     pub(super) fn path(&self) -> Option<Node> {
+        if let Some(only) = &self.only {
+            return Some(regex(only));
+        }
         match &self.kind {
-            Kind::Exact(path) => Some(text(literal(path))),
+            Kind::Exact(path) if is_literal(path) => Some(text(encoded(path))),
+            Kind::Exact(path) => Some(regex(&escaped(&encoded(path)))),
             Kind::Prefix(path, _) if path == "/" => None,
             Kind::Prefix(path, _) => Some(match path.strip_suffix('/') {
-                Some(path) => text(format!("{}/*", literal(path))),
-                None => regex(&format!("{}.*", escaped(path))),
+                Some(path) if is_literal(path) => text(format!("{}/*", encoded(path))),
+                _ => regex(&format!("{}.*", escaped(&encoded(path)))),
             }),
             Kind::Regex(pattern) => Some(regex(pattern)),
         }
@@ -46,11 +69,34 @@ impl Location<'_> {
             (Kind::Regex(pattern), None) => pattern.clone(),
         }
     }
+
+    fn is_regex(&self) -> bool {
+        matches!(self.kind, Kind::Regex(_))
+    }
+
+    fn prefix(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Prefix(path, _) => Some(path),
+            Kind::Exact(_) | Kind::Regex(_) => None,
+        }
+    }
 }
 
-/// The path as a pattern of the gateway, in which braces are parameters.
-fn literal(path: &str) -> String {
-    path.replace('{', "%7B").replace('}', "%7D")
+/// Whether a path as a pattern of the gateway is just this path.
+fn is_literal(path: &str) -> bool {
+    !path.contains('*')
+}
+
+/// The path as it is in requests: nginx compares decoded paths.
+fn encoded(path: &str) -> String {
+    let one = |byte: u8| {
+        if byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte) {
+            char::from(byte).to_string()
+        } else {
+            format!("%{byte:02X}")
+        }
+    };
+    path.bytes().map(one).collect()
 }
 
 /// The text as an expression that matches it.
@@ -65,130 +111,300 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// The locations of a server in order: exact ones, `^~` prefixes, expressions, other prefixes, then the rest.
-pub(super) fn ordered<'a>(server: &Scope<'a>, cx: &mut Context) -> Vec<Location<'a>> {
-    let mut found = Vec::new();
-    collect(server, None, &mut found, cx);
-    let has_regex = found.iter().any(|location| matches!(location.kind, Kind::Regex(_)));
-    let careted: Vec<String> = found
-        .iter()
-        .filter_map(|location| match &location.kind {
-            Kind::Prefix(path, true) => Some(path.clone()),
-            _ => None,
-        })
-        .collect();
-    let rank = |location: &Location<'_>| match &location.kind {
-        Kind::Exact(_) => (0, 0),
-        Kind::Prefix(path, true) => (1, usize::MAX - path.len()),
-        Kind::Prefix(path, false) if careted.iter().any(|short| path.starts_with(short.as_str())) => {
-            (1, usize::MAX - path.len())
-        }
-        Kind::Regex(_) => (2, 0),
-        Kind::Prefix(path, false) => (3, usize::MAX - path.len()),
-    };
-    for location in &found {
-        if let (Some(directive), Kind::Prefix(path, false), (1, _), true) =
-            (location.directive, &location.kind, rank(location), has_regex)
-        {
-            let text = format!(
-                "it is inside a `^~` location, and so comes before regular expressions here; in nginx they come first for {path}"
-            );
-            cx.approximated(directive, text);
-        }
-    }
-    found.sort_by_key(rank); // stable: expressions stay in the order of the file
-    if !found.iter().any(|location| matches!(&location.kind, Kind::Prefix(path, _) if path == "/")) {
-        found.push(Location {
-            directive: None,
-            scope: server.clone(),
-            kind: Kind::Prefix("/".to_owned(), false),
-        });
-    }
-    found
+/// The paths that reach a block: those with a prefix that an expression matches, too.
+#[derive(Clone, Default)]
+struct Reach {
+    prefix: String,
+    pattern: Option<String>,
 }
 
-/// Collects the locations of a block, and those inside of them. `outer` is the prefix around them.
-fn collect<'a>(scope: &Scope<'a>, outer: Option<&str>, found: &mut Vec<Location<'a>>, cx: &mut Context) {
-    for directive in scope.own("location") {
-        let inner = scope.within(directive.children());
-        let (modifier, path) = match directive.args.as_slice() {
-            [path] if path.starts_with('@') => {
-                cx.unsupported(directive, "a named location is reached by error_page and try_files, which the gateway does not have");
+impl Reach {
+    /// These paths with a prefix, too; `None` if there are none.
+    fn with_prefix(&self, prefix: &str) -> Option<Self> {
+        let longer = if prefix.starts_with(&self.prefix) { prefix } else { &self.prefix };
+        longer.starts_with(prefix).then(|| Self { prefix: longer.to_owned(), pattern: self.pattern.clone() })
+    }
+
+    /// These paths that an expression matches, too.
+    fn with_regex(&self, pattern: &str) -> Result<Self, String> {
+        if self.pattern.is_some() {
+            return Err("it is inside of another expression: write one expression for both".to_owned());
+        }
+        // `/api/.*` is a prefix, and other expressions can be restricted to it.
+        let literal = pattern.strip_suffix(".*").filter(|literal| {
+            !literal.contains(|c: char| "\\.+*?()|[]{}^$".contains(c)) && literal.starts_with('/')
+        });
+        match literal.and_then(|literal| self.with_prefix(literal)) {
+            Some(reach) => Ok(reach),
+            None => Ok(Self { prefix: self.prefix.clone(), pattern: Some(pattern.to_owned()) }),
+        }
+    }
+
+    /// The expression for them; `Ok(None)` if there are none.
+    fn regex(&self) -> Result<Option<String>, String> {
+        match &self.pattern {
+            None => Ok(Some(format!("{}.*", escaped(&encoded(&self.prefix))))),
+            Some(pattern) if self.prefix.len() <= 1 => Ok(Some(pattern.clone())),
+            Some(pattern) => remainder::within(pattern, &encoded(&self.prefix)),
+        }
+    }
+}
+
+/// The locations of a server in order; the last one takes all paths that are left.
+///
+/// # Errors
+/// They would be too many routes.
+pub(super) fn ordered<'a>(server: &Scope<'a>, cx: &mut Context) -> Result<Vec<Location<'a>>, String> {
+    let mut walk = Walk { cx, left: MOST };
+    let reach = Reach { prefix: "/".to_owned(), pattern: None };
+    let (mut found, rest) = walk.level(server, &reach, &[])?;
+    found.extend(rest);
+    if !found.iter().any(|location| location.path().is_none()) {
+        found.push(Location::rest(server));
+    }
+    Ok(found)
+}
+
+struct Walk<'w> {
+    cx: &'w mut Context,
+    left: usize,
+}
+
+impl Walk<'_> {
+    /// The locations of a block for the paths that reach it, in two parts. nginx tries the expressions around the block, `pending`,
+    /// between the two.
+    fn level<'a>(
+        &mut self,
+        scope: &Scope<'a>,
+        reach: &Reach,
+        pending: &[Location<'a>],
+    ) -> Result<(Vec<Location<'a>>, Vec<Location<'a>>), String> {
+        let own = self.locations(scope);
+        let mut prefixes: Vec<_> = own.iter().filter(|location| location.prefix().is_some()).collect();
+        prefixes.sort_by_key(|location| usize::MAX - location.prefix().unwrap_or_default().len());
+        let regexes: Vec<_> = own.iter().filter(|location| location.is_regex()).cloned().collect();
+        let all: Vec<_> = regexes.iter().chain(pending).cloned().collect();
+        let skips =
+            |location: &Location<'_>| matches!(location.kind, Kind::Prefix(_, true)) && !regexes.is_empty();
+        // Their paths must not come to what stands before a shorter prefix.
+        let early: Vec<_> = prefixes.iter().map(|prefix| skips(prefix) || has_early(&prefix.scope)).collect();
+        let (mut first, mut rest) = (Vec::new(), Vec::new());
+        for exact in own.iter().filter(|location| matches!(location.kind, Kind::Exact(_))) {
+            self.exact(exact, reach, &mut first)?;
+        }
+        for (at, prefix) in prefixes.iter().enumerate() {
+            let path = prefix.prefix().unwrap_or_default();
+            let Some(within) = reach.with_prefix(path) else {
+                self.unreached(prefix);
                 continue;
-            }
-            [path] => split(path),
-            [modifier, path] => (modifier.as_str(), path.as_str()),
-            _ => {
-                cx.unsupported(directive, "a location has a path, and at most a modifier before it");
-                continue;
-            }
-        };
-        let kind = match modifier {
-            "=" => Kind::Exact(path.to_owned()),
-            "^~" => Kind::Prefix(path.to_owned(), true),
-            "" => Kind::Prefix(path.to_owned(), false),
-            _ => match within(path, modifier == "~*", outer) {
-                Ok((pattern, differs)) => {
-                    if differs {
-                        cx.approximated(
-                            directive,
-                            "it is inside a prefix, which here stands before the expression",
-                        );
+            };
+            let inside = prefixes
+                .iter()
+                .zip(&early)
+                .skip(at + 1)
+                .any(|(shorter, early)| *early && path.starts_with(shorter.prefix().unwrap_or_default()));
+            let tried: &[_] = if skips(prefix) { pending } else { &all };
+            let (before, mut after) = self.level(&prefix.scope, &within, tried)?;
+            let mut own = (**prefix).clone();
+            own.only = match within.pattern {
+                Some(_) => match within.regex() {
+                    Ok(Some(only)) => Some(only),
+                    Ok(None) => {
+                        self.unreached(prefix);
+                        continue;
                     }
-                    Kind::Regex(pattern)
+                    Err(why) => {
+                        self.lost(prefix, reach, &why, &mut first)?;
+                        continue;
+                    }
+                },
+                None => None,
+            };
+            self.add(own, &mut after)?;
+            first.extend(before);
+            if inside || skips(prefix) {
+                for outer in tried {
+                    self.regex(outer, &within, &mut first)?;
                 }
-                Err(why) => {
-                    cx.unsupported(directive, format!("left out: {why}"));
-                    continue;
-                }
-            },
+                first.extend(after);
+            } else {
+                rest.extend(after);
+            }
+        }
+        for one in &regexes {
+            self.regex(one, reach, &mut first)?;
+        }
+        Ok((first, rest))
+    }
+
+    /// The locations of one block as they are written.
+    fn locations<'a>(&mut self, scope: &Scope<'a>) -> Vec<Location<'a>> {
+        let mut found = Vec::new();
+        for directive in scope.own("location") {
+            let inner = scope.within(directive.children());
+            let Some((modifier, path)) = written(directive) else {
+                self.cx.unsupported(directive, "a location has a path, and at most a modifier before it");
+                continue;
+            };
+            if path.starts_with('@') && modifier.is_empty() {
+                let why = "a named location is reached by error_page and try_files, which the gateway does not have";
+                self.cx.unsupported(directive, why);
+                continue;
+            }
+            let mut closed = false;
+            let kind = match modifier {
+                "=" => Kind::Exact(path.to_owned()),
+                "^~" => Kind::Prefix(path.to_owned(), true),
+                "" => Kind::Prefix(path.to_owned(), false),
+                _ => match whole(path, modifier == "~*") {
+                    Ok(pattern) => Kind::Regex(pattern),
+                    Err(why) if is_protected(&inner) => {
+                        closed = true;
+                        let pattern = wider(path, modifier == "~*");
+                        self.cx.unsupported(
+                            directive,
+                            format!("{why}. Because it protects something, all paths that match `{pattern}` are denied until you do"),
+                        );
+                        Kind::Regex(pattern)
+                    }
+                    Err(why) => {
+                        self.cx.unsupported(directive, format!("left out: {why}"));
+                        continue;
+                    }
+                },
+            };
+            found.push(Location { directive: Some(directive), scope: inner, kind, only: None, closed });
+        }
+        found
+    }
+
+    fn exact<'a>(
+        &mut self,
+        exact: &Location<'a>,
+        reach: &Reach,
+        out: &mut Vec<Location<'a>>,
+    ) -> Result<(), String> {
+        let Kind::Exact(path) = &exact.kind else { return Ok(()) };
+        let reached = match &reach.pattern {
+            Some(pattern) => remainder::matches(pattern, &encoded(path)),
+            None => Ok(true),
         };
-        let location = Location { directive: Some(directive), scope: inner.clone(), kind };
-        if let Some(Err(why)) = location.path().map(|path| accepted::matches(&map().with("path", path))) {
-            cx.unsupported(directive, format!("left out: {why}"));
-            continue;
+        match reached {
+            Ok(true) if path.starts_with(&reach.prefix) => self.add(exact.clone(), out),
+            Ok(_) => {
+                self.unreached(exact);
+                Ok(())
+            }
+            Err(why) => self.lost(exact, reach, &why, out),
+        }
+    }
+
+    /// A location with an expression, and what is inside of it, for the paths that reach it.
+    fn regex<'a>(
+        &mut self,
+        location: &Location<'a>,
+        reach: &Reach,
+        out: &mut Vec<Location<'a>>,
+    ) -> Result<(), String> {
+        let Kind::Regex(pattern) = &location.kind else { return Ok(()) };
+        let found = reach.with_regex(pattern).and_then(|within| Ok((within.regex()?, within)));
+        let (only, within) = match found {
+            Ok((Some(only), within)) => (only, within),
+            Ok((None, _)) => return Ok(()),
+            Err(why) => return self.lost(location, reach, &why, out),
+        };
+        if !location.closed {
+            let (first, rest) = self.level(&location.scope, &within, &[])?;
+            out.extend(first);
+            out.extend(rest);
+        }
+        self.add(Location { only: Some(only), ..location.clone() }, out)
+    }
+
+    /// A location whose paths cannot be told. If it protects them, all that it may match is denied.
+    fn lost<'a>(
+        &mut self,
+        location: &Location<'a>,
+        reach: &Reach,
+        why: &str,
+        out: &mut Vec<Location<'a>>,
+    ) -> Result<(), String> {
+        let Some(directive) = location.directive else { return Ok(()) };
+        if !location.closed && !is_protected(&location.scope) {
+            self.cx.unsupported(directive, format!("left out: {why}"));
+            return Ok(());
+        }
+        let only = match reach.regex() {
+            Ok(Some(only)) => only,
+            Ok(None) => return Ok(()),
+            Err(_) => format!("{}.*", escaped(&encoded(&reach.prefix))),
+        };
+        self.cx.unsupported(
+            directive,
+            format!(
+                "{why}. Because it protects something, all paths that match `{only}` are denied until you do"
+            ),
+        );
+        self.add(Location { only: Some(only), closed: true, ..location.clone() }, out)
+    }
+
+    fn unreached(&mut self, location: &Location<'_>) {
+        if let Some(directive) = location.directive {
+            self.cx.ignored(directive, "no path that reaches its block matches it");
+        }
+    }
+
+    /// Adds a location that the gateway accepts.
+    fn add<'a>(&mut self, location: Location<'a>, out: &mut Vec<Location<'a>>) -> Result<(), String> {
+        self.left = self.left.checked_sub(1).ok_or_else(|| {
+            format!("its locations would become more than {MOST} routes: put expressions inside of prefixes")
+        })?;
+        let checked = location.path().map_or(Ok(()), |path| accepted::matches(&map().with("path", path)));
+        if let Err(why) = checked {
+            let prefix = match &location.kind {
+                Kind::Exact(path) | Kind::Prefix(path, _) => path.clone(),
+                Kind::Regex(_) => "/".to_owned(),
+            };
+            let reach = Reach { prefix, pattern: None };
+            if location.closed {
+                return Err(format!("{}: {why}", location.shown()));
+            }
+            return self.lost(&location, &reach, &why, out);
         }
         match &location.kind {
-            Kind::Prefix(path, _) if path.ends_with('/') && path != "/" => cx.report.note(
+            Kind::Prefix(path, _) if path.ends_with('/') && path != "/" => self.cx.report.note(
                 "the route of a location such as /api/ matches /api, too, which nginx redirects to /api/",
             ),
-            Kind::Prefix(path, _) if path != "/" => cx.report.note(
+            Kind::Prefix(path, _) if path != "/" => self.cx.report.note(
                 "a location such as /api matches /apix, too, so its route has an expression. If only /api and what is below it is meant, \
                  path: /api/* is simpler",
             ),
             Kind::Prefix(..) | Kind::Exact(_) | Kind::Regex(_) => {}
         }
-        let prefix = match &location.kind {
-            Kind::Prefix(path, _) => Some(path.clone()),
-            Kind::Exact(_) | Kind::Regex(_) => None,
-        };
-        found.push(location);
-        collect(&inner, prefix.as_deref(), found, cx);
+        out.push(location);
+        Ok(())
     }
 }
 
-/// `location =/path` and `location ~\.php$` have their modifier in one word with the path.
-fn split(path: &str) -> (&str, &str) {
-    for modifier in ["=", "^~", "~*", "~"] {
-        if let Some(rest) = path.strip_prefix(modifier) {
-            return (modifier, rest);
-        }
-    }
-    ("", path)
+/// Whether a block has locations that nginx tries before the expressions around it.
+fn has_early(scope: &Scope<'_>) -> bool {
+    scope.own("location").into_iter().any(|directive| match written(directive) {
+        Some(("" | "^~", _)) => has_early(&scope.within(directive.children())),
+        _ => true,
+    })
 }
 
-/// The expression for an expression inside a prefix, and whether that differs.
-fn within(pattern: &str, ignore_case: bool, outer: Option<&str>) -> Result<(String, bool), String> {
-    let Some(outer) = outer.filter(|outer| *outer != "/") else {
-        return whole(pattern, ignore_case).map(|pattern| (pattern, false));
-    };
-    if let Some(rest) = pattern.strip_prefix('^') {
-        if rest.starts_with(outer) {
-            return whole(pattern, ignore_case).map(|pattern| (pattern, false));
+/// The modifier and the path of a location. `location =/path` and `location ~\.php$` have both in one word.
+fn written(directive: &Directive) -> Option<(&str, &str)> {
+    match directive.args.as_slice() {
+        [path] => {
+            let modifier = ["=", "^~", "~*", "~"].into_iter().find(|modifier| path.starts_with(modifier));
+            let modifier = modifier.unwrap_or_default();
+            Some((modifier, &path[modifier.len()..]))
         }
-        return Err("an expression with ^ inside a prefix: write it with the prefix".to_owned());
+        [modifier, path] => Some((modifier, path)),
+        _ => None,
     }
-    whole(&format!("^{}.*{pattern}", escaped(outer)), ignore_case).map(|pattern| (pattern, true))
 }
 
 #[cfg(test)]
@@ -199,7 +415,9 @@ mod tests {
     fn order(config: &str) -> Vec<String> {
         let directives = parse("n", config).unwrap();
         let found = ordered(&Scope::top(&directives), &mut Context::default());
-        found.iter().map(|location| location.path().map_or("all".into(), |path| path.file_value())).collect()
+        let found = found.unwrap();
+        let path = |location: &Location<'_>| location.path().map_or("all".into(), |path| path.file_value());
+        found.iter().map(|location| path(location) + if location.closed { " closed" } else { "" }).collect()
     }
 
     #[test]
@@ -221,5 +439,42 @@ mod tests {
             ["{regex: '/a\\.b.*x'}", "{regex: '/a\\.b.*'}", "all"]
         );
         assert_eq!(order("location =/a {} location ~^/b$ {}"), ["/a", "{regex: /b}", "all"]);
+    }
+
+    #[test]
+    fn what_is_inside_of_a_location_comes_before_expressions_around_it() {
+        let config = "location / {} location ~ \\.php$ {} location /up/ { location ~ \\.php$ { deny all; } }\n\
+                      location ^~ /static/ { location ~ \\.key$ { deny all; } } location ~ ^/api/ { location ~ \\.json$ { deny all; } }";
+        let expected = [
+            "{regex: '/static/.*\\.key'}",
+            "/static/*",
+            "{regex: '/up/.*\\.php'}",
+            "{regex: '.*\\.php'}",
+            "{regex: '/api/.*\\.json'}",
+            "{regex: /api/.*}",
+            "/up/*",
+            "all",
+        ];
+        assert_eq!(order(config), expected);
+        // A longer prefix is chosen first, so what is inside of a shorter one is not tried for its paths.
+        let config = "location /a/ { location ~ x$ {} } location /a/b/ {} location ~ y$ {}";
+        let expected = ["{regex: /a/b/.*y}", "/a/b/*", "{regex: /a/.*x}", "{regex: .*y}", "/a/*", "all"];
+        assert_eq!(order(config), expected);
+        assert_eq!(
+            order("location ~ ^/(a|b)/ { location /a/ {} location = /b/c {} }")[..2],
+            ["/b/c", "{regex: /a/.*}"]
+        );
+    }
+
+    #[test]
+    fn what_protects_and_cannot_be_converted_is_closed() {
+        assert_eq!(
+            order("location ~ /\\.(?!well-known) { deny all; } location ~ /(?=x) {}"),
+            ["{regex: '.*/\\..*'} closed", "all"]
+        );
+        let inside = "location ~ ^/(a|b)/ { location ~ \\.json$ { deny all; } }";
+        assert_eq!(order(inside), ["{regex: /(a|b)/.*} closed", "{regex: /(a|b)/.*}", "all"]);
+        assert_eq!(order("location = /a* { deny all; }"), ["{regex: '/a\\*'}", "all"]);
+        assert_eq!(order("location \"/a b\" {}"), ["{regex: /a%20b.*}", "all"]);
     }
 }

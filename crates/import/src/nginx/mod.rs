@@ -1,11 +1,12 @@
 //! nginx.conf, from a file with what it includes, or the output of `nginx -T`.
 //!
-//! `lexer`, `parse` and `load` read the directives; `context` has what is in force where, and what became of each; `units`,
-//! `template` and `key` convert values; `limits`, `upstream`, `access`, `listen`, `names`, `headers`, `location`, `conditions`, `action` and `server` convert
+//! `lexer`, `parse` and `load` read the directives; `context` has what is in force where, and what became of each; `units`, `remainder`,
+//! `template` and `key` convert values; `limits`, `upstream`, `access`, `checks`, `listen`, `names`, `headers`, `location`, `conditions`, `action` and `server` convert
 //! the parts; `known` explains the rest.
 
 mod access;
 mod action;
+mod checks;
 mod conditions;
 mod context;
 mod headers;
@@ -18,6 +19,7 @@ mod load;
 mod location;
 mod names;
 mod parse;
+mod remainder;
 mod server;
 mod template;
 mod units;
@@ -104,7 +106,7 @@ fn converted(directives: &[Directive], path: &str, folder: &str) -> Result<Impor
         lists: Lists::default(),
         routes: Vec::new(),
     };
-    routes(&listeners, &servers, &mut sections, &mut cx);
+    routes(&listeners, &servers, &mut sections, &mut cx).map_err(|why| format!("{path}: {why}\n"))?;
     let listen = section(&listeners, &servers, folder, &mut cx);
     let client_ip = client_ip(&http, &scopes, &mut cx);
     let timeouts = timeouts(&http, &scopes, &mut cx);

@@ -1,10 +1,11 @@
 //! The names of servers, and the order in which the gateway has to try them.
 
+use super::checks::is_protected;
 use super::context::{Context, Scope};
 use super::listen::Listener;
 use super::location::escaped;
 use crate::accepted;
-use crate::regex::{regex, whole};
+use crate::regex::{regex, whole, wider};
 use crate::yaml::{Node, map, text};
 
 /// The names of a server.
@@ -16,8 +17,29 @@ pub(super) struct Names {
 
 /// One name.
 pub(super) struct Host {
+    written: String,
     node: Node,
     rank: Rank,
+    /// It stands for a name that is left out, of a server that protects something.
+    lost: bool,
+}
+
+impl Names {
+    /// Whether a host is one of the names.
+    pub(super) fn has(&self, host: &str) -> bool {
+        self.hosts.iter().any(|name| name.rank == Rank::Exact && name.node == text(host))
+    }
+
+    /// Whether a host is one of the names, or may match one.
+    pub(super) fn may_match(&self, host: &str) -> bool {
+        let matches = |name: &Host| match name.rank {
+            Rank::Exact => name.node == text(host),
+            Rank::Front(_) => host.ends_with(name.written.trim_start_matches('*')),
+            Rank::End(_) => host.starts_with(name.written.trim_end_matches('*')),
+            Rank::Expression => true,
+        };
+        self.hosts.iter().any(matches)
+    }
 }
 
 /// Exact names are tried first, then wildcards, the longest first, then expressions.
@@ -39,32 +61,37 @@ impl Rank {
 }
 
 /// The servers of a listener, in order, each with the hosts of its routes; the default server is last and has none. A server with names
-/// of several kinds comes several times, if another server's wildcard would otherwise take its requests.
-pub(super) fn order(listener: &Listener<'_>, names: &[Names]) -> Vec<(usize, Vec<Node>)> {
+/// of several kinds comes several times, if another server's wildcard would otherwise take its requests. With `true`, the hosts may have a
+/// name that is left out, and have to be denied.
+pub(super) fn order(listener: &Listener<'_>, names: &[Names]) -> Vec<(usize, Vec<Node>, bool)> {
     let wild = |number: &usize| names[*number].hosts.iter().any(|host| host.rank != Rank::Exact);
     let wilds = listener.servers.iter().filter(|number| wild(number)).count();
-    let mut groups: Vec<(Rank, usize, Vec<Node>)> = Vec::new();
+    let mut groups: Vec<(Rank, usize, Vec<Node>, bool)> = Vec::new();
     for number in &listener.servers {
         let others = wilds - usize::from(wild(number));
         if *number == listener.default && others == 0 {
             continue;
         }
         for host in &names[*number].hosts {
-            let joined = groups
-                .iter_mut()
-                .find(|(rank, other, _)| other == number && (others == 0 || *rank == host.rank));
+            if host.lost && *number == listener.default {
+                continue; // it has the hosts without another server anyway
+            }
+            let joined = groups.iter_mut().find(|(rank, other, _, lost)| {
+                other == number && *lost == host.lost && (others == 0 || *rank == host.rank)
+            });
             match joined {
-                Some((rank, _, hosts)) => {
+                Some((rank, _, hosts, _)) => {
                     *rank = (*rank).max(host.rank);
                     hosts.push(host.node.clone());
                 }
-                None => groups.push((host.rank, *number, vec![host.node.clone()])),
+                None => groups.push((host.rank, *number, vec![host.node.clone()], host.lost)),
             }
         }
     }
     groups.sort_by_key(|(rank, ..)| *rank); // stable: expressions stay in the order of the file
-    let mut order: Vec<_> = groups.into_iter().map(|(_, number, hosts)| (number, hosts)).collect();
-    order.push((listener.default, Vec::new()));
+    let mut order: Vec<_> =
+        groups.into_iter().map(|(_, number, hosts, lost)| (number, hosts, lost)).collect();
+    order.push((listener.default, Vec::new(), false));
     order
 }
 
@@ -83,6 +110,23 @@ pub(super) fn server_names(scope: &Scope<'_>, cx: &mut Context) -> Names {
                             .clone_into(&mut names.first);
                     }
                     names.hosts.extend(found);
+                }
+                Err(why) if is_protected(scope) => {
+                    let pattern = match written.strip_prefix('~') {
+                        Some(pattern) => wider(pattern, true),
+                        None => ".*".to_owned(),
+                    };
+                    trouble = Some(format!(
+                        "`{written}` is left out: {why}. Because its server protects something, all hosts that match `{pattern}` and that no \
+                         earlier server has are denied until you write the name"
+                    ));
+                    let node = regex(&pattern);
+                    names.hosts.push(Host {
+                        written: written.clone(),
+                        node,
+                        rank: Rank::Expression,
+                        lost: true,
+                    });
                 }
                 Err(why) => trouble = Some(format!("`{written}` is left out: {why}")),
             }
@@ -120,7 +164,8 @@ fn hosts(written: &str) -> Result<Vec<Host>, String> {
     for (node, _) in &found {
         accepted::matches(&map().with("host", node.clone()))?;
     }
-    Ok(found.into_iter().map(|(node, rank)| Host { node, rank }).collect())
+    let host = |(node, rank)| Host { written: host.clone(), node, rank, lost: false };
+    Ok(found.into_iter().map(host).collect())
 }
 
 /// An expression for hosts, which the rules for paths do not fit.
@@ -145,8 +190,10 @@ mod tests {
             http.own("server").into_iter().map(|server| (server, http.within(server.children()))).collect();
         let listeners = listeners(&servers, &mut cx);
         let names: Vec<_> = servers.iter().map(|(_, scope)| server_names(scope, &mut cx)).collect();
-        let shown =
-            |(number, hosts): (usize, Vec<Node>)| (number, hosts.iter().map(Node::file_value).collect());
+        let shown = |(number, hosts, lost): (usize, Vec<Node>, bool)| {
+            let lost = lost.then(|| "closed".to_owned());
+            (number, hosts.iter().map(Node::file_value).chain(lost).collect())
+        };
         order(&listeners[0], &names).into_iter().map(shown).collect()
     }
 
@@ -167,5 +214,13 @@ mod tests {
             (0, vec![]),
         ];
         assert_eq!(several, expected);
+    }
+
+    #[test]
+    fn a_name_that_is_left_out_is_closed_if_its_server_protects_something() {
+        let config =
+            "server {} server { server_name ~^(?!www)api; deny all; } server { server_name ~^(?=x); }";
+        let expected = [(1, vec!["{regex: \"(?i)api.*\"}".to_owned(), "closed".to_owned()]), (0, vec![])];
+        assert_eq!(tried(config), expected);
     }
 }

@@ -2,12 +2,13 @@
 
 use super::access::Lists;
 use super::action::{Action, action, permanent_rewrite, returned};
-use super::conditions::{Condition, condition};
+use super::checks;
+use super::conditions::{Condition, condition, methods};
 use super::context::{Context, Scope};
 use super::headers::response_headers;
 use super::limits::Limits;
 use super::listen::Listener;
-use super::location::{Kind, Location, ordered};
+use super::location::{Location, ordered};
 use super::names::{order, server_names};
 use super::parse::Directive;
 use super::template::Variables;
@@ -28,15 +29,18 @@ pub(super) struct Sections<'a> {
 }
 
 /// Adds the routes of all listeners.
+///
+/// # Errors
+/// A server would have too many routes.
 pub(super) fn routes<'a>(
     listeners: &[Listener<'a>],
     servers: &[(&'a Directive, Scope<'a>)],
     sections: &mut Sections<'a>,
     cx: &mut Context,
-) {
+) -> Result<(), String> {
     let names: Vec<_> = servers.iter().map(|(_, scope)| server_names(scope, cx)).collect();
     let same = |a: &Listener<'_>, b: &Listener<'_>| {
-        a.servers == b.servers && a.default == b.default && a.tls == b.tls
+        a.servers == b.servers && a.default == b.default && a.tls == b.tls && a.closed == b.closed
     };
     let one = listeners.iter().all(|listener| same(listener, &listeners[0]));
     for listener in listeners.iter().take(if one { 1 } else { listeners.len() }) {
@@ -47,7 +51,7 @@ pub(super) fn routes<'a>(
                 cx.ignored(servers[*number].0, why);
             }
         }
-        for (number, hosts) in order(listener, &names) {
+        for (number, hosts, lost) in order(listener, &names) {
             let (server, scope) = &servers[number];
             let mut place = map();
             if !one {
@@ -57,10 +61,31 @@ pub(super) fn routes<'a>(
                 place.insert("host", list(hosts));
             }
             let prefix = names[number].first.clone();
-            let server = Server { directive: server, scope, place, prefix, tls: listener.tls };
-            server_routes(&server, sections, cx);
+            let closed = lost || listener.closed.contains(&number);
+            let server = Server { directive: server, scope, place, prefix, tls: listener.tls, closed };
+            if lost {
+                cx.unsupported(
+                    server.directive,
+                    "a name of it is left out: hosts that may have it are denied",
+                );
+                answer_all(&server, denied(), &Variables::of(scope, "", None), sections, cx);
+                continue;
+            }
+            let others: Vec<_> = listener.servers.iter().filter(|other| **other != number).collect();
+            let reached = |host: &str| {
+                others.iter().all(|other| !names[**other].has(host))
+                    && (number == listener.default || names[number].may_match(host))
+            };
+            server_routes(&server, &reached, sections, cx)?;
         }
     }
+    Ok(())
+}
+
+/// The action of a route that denies everybody in place of what could not be converted.
+fn denied() -> Action {
+    let respond = map().with("status", text(403)).comment("not converted");
+    Action { fields: vec![("respond".to_owned(), respond)], before_limits: true, ..Action::default() }
 }
 
 struct Server<'s, 'a> {
@@ -70,14 +95,27 @@ struct Server<'s, 'a> {
     place: Node,
     prefix: String,
     tls: bool,
+    /// All of its routes deny everybody, because something that it checks could not be converted.
+    closed: bool,
 }
 
-fn server_routes<'a>(server: &Server<'_, 'a>, sections: &mut Sections<'a>, cx: &mut Context) {
+/// Adds the routes of a server. `reached` says whether requests for a host come to it.
+fn server_routes<'a>(
+    server: &Server<'_, 'a>,
+    reached: &dyn Fn(&str) -> bool,
+    sections: &mut Sections<'a>,
+    cx: &mut Context,
+) -> Result<(), String> {
     let variables = Variables::of(server.scope, &server.prefix, Some(server.tls));
     cx.converted(server.directive, "routes");
     let mut answer = None;
     for found in server.scope.own("if") {
         match condition(found, server.tls) {
+            Some((Condition::Host(host), returns)) if !reached(&host) => {
+                for directive in [found, returns] {
+                    cx.ignored(directive, "no request for this host comes to its server");
+                }
+            }
             Some((Condition::Host(host), returns)) => {
                 cx.converted(found, "a route for this host");
                 let place = server.place.clone().with("host", text(&host));
@@ -93,7 +131,8 @@ fn server_routes<'a>(server: &Server<'_, 'a>, sections: &mut Sections<'a>, cx: &
                     cx.ignored(directive, "it holds for no request of the listener");
                 }
             }
-            Some((Condition::Always, _)) | None => {}
+            None => by_method(server, &Location::rest(server.scope), found, &variables, sections, cx),
+            Some((Condition::Always, _)) => {}
         }
     }
     let returns = || server.scope.own("return").into_iter().next();
@@ -108,15 +147,30 @@ fn server_routes<'a>(server: &Server<'_, 'a>, sections: &mut Sections<'a>, cx: &
         for location in server.scope.own("location") {
             cx.ignored(location, "its server answers all requests before");
         }
+        before_limits(server.scope, cx);
         answer_all(server, answer, &variables, sections, cx);
-        return;
+        return Ok(());
     }
-    for location in ordered(server.scope, cx) {
+    for location in ordered(server.scope, cx)? {
+        if location.closed {
+            let node =
+                route(server, &location, denied(), &Variables::of(&location.scope, "", None), sections, cx);
+            push(server, &location.shown(), node, sections);
+            continue;
+        }
         let variables = Variables::of(&location.scope, &server.prefix, Some(server.tls));
+        if location.directive.is_some() {
+            for found in location.scope.own("if") {
+                by_method(server, &location, found, &variables, sections, cx);
+            }
+        }
         let action = action(&location, &variables, &mut sections.upstreams, cx);
+        if action.before_limits {
+            before_limits(&location.scope, cx);
+        }
         let shown = location.shown();
         let lost = action.lost;
-        let node = route(server, &location, action.fields, &variables, sections, !action.before_limits, cx);
+        let node = route(server, &location, action, &variables, sections, cx);
         match (location.directive, lost) {
             (Some(directive), None) => cx.converted(directive, "a route"),
             (Some(directive), Some(why)) => {
@@ -126,6 +180,7 @@ fn server_routes<'a>(server: &Server<'_, 'a>, sections: &mut Sections<'a>, cx: &
         }
         push(server, &shown, node, sections);
     }
+    Ok(())
 }
 
 /// Adds the route of a server that answers all requests alike.
@@ -136,10 +191,34 @@ fn answer_all<'a>(
     sections: &mut Sections<'a>,
     cx: &mut Context,
 ) {
-    let location =
-        Location { directive: None, scope: server.scope.clone(), kind: Kind::Prefix("/".into(), false) };
-    let node = route(server, &location, action.fields, variables, sections, false, cx);
+    let location = Location::rest(server.scope);
+    let node = route(server, &location, action, variables, sections, cx);
     push(server, "", node, sections);
+}
+
+/// Says that a `return` answers before the limits of its block.
+fn before_limits(scope: &Scope<'_>, cx: &mut Context) {
+    for found in ["limit_req", "limit_conn"].iter().flat_map(|name| scope.own(name)) {
+        cx.ignored(found, "`return` answers before nginx evaluates limits");
+    }
+}
+
+/// Adds the route of an `if` that answers some methods.
+fn by_method<'a>(
+    server: &Server<'_, 'a>,
+    location: &Location<'a>,
+    found: &'a Directive,
+    variables: &Variables,
+    sections: &mut Sections<'a>,
+    cx: &mut Context,
+) {
+    let Some((methods, returns)) = methods(found) else { return };
+    cx.converted(found, "a route for these methods");
+    let action = returned(returns, &location.scope, variables, cx);
+    let place = server.place.clone().with("methods", list(methods.iter().map(text)));
+    let server = Server { place, prefix: server.prefix.clone(), ..*server };
+    let node = route(&server, location, action, variables, sections, cx);
+    push(&server, &format!("{} {}", location.shown(), methods.join(" ")), node, sections);
 }
 
 /// Adds a route under a name of its own.
@@ -157,23 +236,27 @@ fn push(server: &Server<'_, '_>, shown: &str, node: Node, sections: &mut Section
 fn route<'a>(
     server: &Server<'_, 'a>,
     location: &Location<'a>,
-    fields: Vec<(String, Node)>,
+    action: Action,
     variables: &Variables,
     sections: &mut Sections<'a>,
-    limited: bool,
     cx: &mut Context,
 ) -> Node {
+    let limited = !action.before_limits;
     let mut node = map();
     let place = server.place.clone().with_some("path", location.path());
     if !place.is_empty() {
         node.insert("match", place);
     }
-    if limited {
-        for (field, list) in sections.lists.apply(&location.scope, cx) {
-            node.insert(field, list);
-        }
+    let checked = !action.harmless && checks::close(&location.scope, server.scope, server.tls, !limited, cx);
+    let lists = match server.closed || location.closed || checked {
+        true => sections.lists.closed(),
+        false if limited => sections.lists.apply(&location.scope, cx),
+        false => Vec::new(),
+    };
+    for (field, list) in lists {
+        node.insert(field, list);
     }
-    for (field, value) in fields {
+    for (field, value) in action.fields {
         insert(&mut node, location, server.directive, &field, value, cx);
     }
     let scope = &location.scope;
@@ -191,10 +274,6 @@ fn route<'a>(
                     cx,
                 );
             }
-        }
-    } else {
-        for found in ["limit_req", "limit_conn"].iter().flat_map(|name| scope.own(name)) {
-            cx.ignored(found, "`return` answers before nginx evaluates limits");
         }
     }
     if let Some(changes) = response_headers(scope, variables, cx) {

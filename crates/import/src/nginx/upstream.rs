@@ -14,7 +14,7 @@ const READ_TIMEOUT: u64 = 60_000;
 #[derive(Default)]
 pub(super) struct Upstreams<'a> {
     defined: Vec<&'a Directive>,
-    used: Vec<Used<'a>>,
+    used: Vec<Used>,
 }
 
 /// Where requests are forwarded.
@@ -26,11 +26,12 @@ pub(super) struct Target {
     pub(super) address: String,
 }
 
-struct Used<'a> {
+struct Used {
     target: Target,
     name: String,
     source: Source,
-    scope: Scope<'a>,
+    retries: Option<Node>,
+    tls: Option<Node>,
     connect: Option<u64>,
     read: u64,
 }
@@ -40,7 +41,7 @@ impl<'a> Upstreams<'a> {
         Self { defined: http.own("upstream"), used: Vec::new() }
     }
 
-    /// The name of the upstream for a target, with the timeouts of this scope.
+    /// The name of the upstream for a target with the TLS and the retries of this scope. Others have upstreams of their own.
     ///
     /// # Errors
     /// Why the gateway cannot forward to it.
@@ -59,7 +60,12 @@ impl<'a> Upstreams<'a> {
         let read =
             timeout(scope, &format!("{prefix}_read_timeout"), "timeouts.response and timeouts.idle", cx);
         let read = read.unwrap_or(READ_TIMEOUT);
-        if let Some(used) = self.used.iter_mut().find(|used| used.target == target) {
+        let (retries, tls) = (retries(scope, cx), tls(&target, scope, cx));
+        let known = self
+            .used
+            .iter_mut()
+            .find(|used| used.target == target && used.retries == retries && used.tls == tls);
+        if let Some(used) = known {
             if (used.read, used.connect) != (read, connect) {
                 cx.report.note(format!(
                     "routes to upstream {} have different timeouts in nginx; an upstream has one of each, the longest. The `timeout` of a \
@@ -73,11 +79,20 @@ impl<'a> Upstreams<'a> {
         }
         let wanted = name(&target.address);
         let name = unused(&wanted, &|name| self.used.iter().any(|used| used.name == name));
+        if target.tls
+            && scope.last(&format!("{prefix}_ssl_verify")).is_none_or(|verify| verify.arg(0) != "on")
+        {
+            cx.report.note(format!(
+                "nginx does not verify the certificates of https servers unless proxy_ssl_verify is on, and neither does upstream {name} here \
+                 (verify: false). Remove that line if they have valid certificates"
+            ));
+        }
         self.used.push(Used {
             target,
             name: name.clone(),
             source: source.clone(),
-            scope: scope.clone(),
+            retries,
+            tls,
             connect,
             read,
         });
@@ -108,9 +123,9 @@ impl<'a> Upstreams<'a> {
             if used.target.grpc {
                 node = node.with("protocol", text("http2"));
             }
-            node = node.with_some("retries", retries(used, cx));
+            node = node.with_some("retries", used.retries.clone());
             if https {
-                node = node.with_some("tls", tls(used, cx));
+                node = node.with_some("tls", used.tls.clone());
             }
             let source = block.map_or(&used.source, |block| &block.source);
             let mut kept = map();
@@ -282,9 +297,9 @@ fn ejection(all: &[&Directive]) -> Option<Node> {
 }
 
 /// `proxy_next_upstream` and its relatives.
-fn retries(used: &Used<'_>, cx: &mut Context) -> Option<Node> {
-    let next = used.scope.last("proxy_next_upstream");
-    let tries = used.scope.last("proxy_next_upstream_tries");
+fn retries(scope: &Scope<'_>, cx: &mut Context) -> Option<Node> {
+    let next = scope.last("proxy_next_upstream");
+    let tries = scope.last("proxy_next_upstream_tries");
     let attempts = tries
         .and_then(|tries| tries.arg(0).parse::<u32>().ok())
         .filter(|tries| *tries > 0)
@@ -320,12 +335,12 @@ fn retries(used: &Used<'_>, cx: &mut Context) -> Option<Node> {
 }
 
 /// How servers are verified.
-fn tls(used: &Used<'_>, cx: &mut Context) -> Option<Node> {
-    if !used.target.tls {
+fn tls(target: &Target, scope: &Scope<'_>, cx: &mut Context) -> Option<Node> {
+    if !target.tls {
         return None;
     }
-    let prefix = if used.target.grpc { "grpc_ssl" } else { "proxy_ssl" };
-    let last = |name: &str| used.scope.last(&format!("{prefix}_{name}"));
+    let prefix = if target.grpc { "grpc_ssl" } else { "proxy_ssl" };
+    let last = |name: &str| scope.last(&format!("{prefix}_{name}"));
     let mut node = map();
     let verify = last("verify");
     if let Some(verify) = verify {
@@ -346,12 +361,30 @@ fn tls(used: &Used<'_>, cx: &mut Context) -> Option<Node> {
         cx.ignored(found, "the gateway always sends the server's name");
     }
     if verify.is_none_or(|verify| verify.arg(0) != "on") {
-        cx.report.note(format!(
-            "nginx does not verify the certificates of https servers unless proxy_ssl_verify is on, and neither does upstream {} here \
-             (verify: false). Remove that line if they have valid certificates",
-            used.name
-        ));
         node.insert("verify", boolean(false));
     }
-    Some(node)
+    (!node.is_empty()).then_some(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nginx::parse::parse;
+
+    #[test]
+    fn what_verifies_servers_in_another_way_is_another_upstream() {
+        let config =
+            "a {} b { proxy_ssl_verify on; } c { proxy_ssl_verify on; } d { proxy_next_upstream off; }";
+        let parsed = parse("n", config).unwrap();
+        let (mut upstreams, mut cx) = (Upstreams::default(), Context::default());
+        let mut used = |at: usize| {
+            let target = Target { tls: true, grpc: false, address: "up.test".to_owned() };
+            let scope = Scope::top(parsed[at].children());
+            upstreams.used(target, &parsed[at].source, &scope, &mut cx).unwrap()
+        };
+        assert_eq!([used(0), used(1), used(2), used(3)], ["up.test", "up.test-2", "up.test-2", "up.test-3"]);
+        let section = upstreams.finish(&mut cx).into_entries();
+        let verify = |at: usize| section[at].1.clone().into_entries().iter().any(|(name, _)| name == "tls");
+        assert_eq!((verify(0), verify(1)), (true, false));
+    }
 }
