@@ -87,10 +87,7 @@ impl Walker<'_> {
                 Evaluated::Rest(rest) => match &step.action {
                     Action::Allow if always(&rest) => {
                         self.marks.converted(step.line, "the rules below it do not apply to its routes");
-                        at = steps
-                            .iter()
-                            .position(|other| matches!(other.action, Action::Backend(_) | Action::OwnServers))
-                            .unwrap_or(steps.len());
+                        at = steps.iter().position(|other| other.after_allow).unwrap_or(steps.len());
                         continue;
                     }
                     Action::Backend(backend) if always(&rest) => {
@@ -171,7 +168,11 @@ impl Walker<'_> {
                             Some(false)
                         }
                         Narrowed::Inexpressible => {
-                            lost = Some("it combines two tests that one route cannot make: write one expression for both".to_owned());
+                            let why = "it combines two tests that one route cannot make: write one expression for both".to_owned();
+                            match literal.negated && protects(&step.action) {
+                                true => remains.push(Literal { negated: true, kind: Kind::Unsupported(why) }),
+                                false => lost = Some(why),
+                            }
                             continue;
                         }
                     },
@@ -288,9 +289,8 @@ impl Walker<'_> {
                 let exempt: Vec<_> = addresses(rest, true).unwrap_or_default();
                 let exempt: Vec<_> =
                     exempt.iter().map(|kind| self.lists.exempt(kind, &step.source)).collect();
-                state.exempt.extend(exempt);
                 self.mark(step, key.differs.clone(), "the key of the limits that read its counters");
-                state.tracked.push(Tracked { slot: slot.to_owned(), table, key, by_request });
+                state.tracked.push(Tracked { slot: slot.to_owned(), table, key, by_request, exempt });
             }
             Err(why) => self.marks.unsupported(step.line, why),
         }
@@ -350,6 +350,9 @@ impl Walker<'_> {
                     && !state.tracked.iter().any(|tracked| tracked.slot == *slot)
                     && self.is_tracked(slot)
                 {
+                    if self.is_lost(slot) {
+                        return Err(format!("the rule that tracks requests as sc{slot} is left out"));
+                    }
                     return Ok(()); // these requests have no counter, and so are not refused
                 }
                 let mut exempt = state.exempt.clone();
@@ -372,6 +375,15 @@ impl Walker<'_> {
             _ => false,
         };
         self.sections.iter().flat_map(|rules| &rules.steps).any(tracks)
+    }
+
+    /// Whether a rule that tracks this entry was left out.
+    fn is_lost(&self, wanted: &str) -> bool {
+        let tracks = |step: &&Step| matches!(&step.action, Action::Track { slot, .. } if slot == wanted);
+        let mut found = self.sections.iter().flat_map(|rules| &rules.steps).filter(tracks);
+        found.any(|step| {
+            self.marks.first(step.line).is_some_and(|(outcome, _)| *outcome == Outcome::Unsupported)
+        })
     }
 
     /// Denies everybody in place of a rule that admits only those who pass a test, so that nothing that was protected becomes public.
