@@ -80,6 +80,14 @@ fn a_consumer_that_is_refused_has_no_keys() {
 }
 
 #[test]
+fn consumers_with_similar_names_are_two() {
+    let consumers = "plugins: [{name: key-auth}]\nconsumers:\n- {username: a b, keyauth_credentials: [{key: k1}]}\n- {username: a-b, keyauth_credentials: [{key: k2}]}\n";
+    let found = imported(&(service("{name: r, paths: [/r]}") + consumers));
+    let names: Vec<_> = found.consumers.iter().map(|consumer| consumer.name.as_str()).collect();
+    assert_eq!(names, ["a-b", "a-b-2"]);
+}
+
+#[test]
 fn a_limit_by_credential_of_a_consumer_holds() {
     let consumers = "plugins: [{name: key-auth}]\nconsumers:\n- {username: c, keyauth_credentials: [{key: k}], plugins: [{name: rate-limiting, config: {limit_by: credential, minute: 3}}]}\n";
     let found = yaml(&(service("{name: r, paths: [/r]}") + consumers));

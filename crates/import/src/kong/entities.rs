@@ -113,7 +113,8 @@ impl<'a> Entities<'a> {
                 .unwrap_or("consumer")
                 .to_owned();
             let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.@+:/".contains(c);
-            let written: String = name.chars().map(|c| if allowed(c) { c } else { '-' }).take(128).collect();
+            let written: String = name.chars().map(|c| if allowed(c) { c } else { '-' }).take(120).collect();
+            let written = unused(&written, &|name| found.consumers.iter().any(|known| known.written == name));
             for key in items(field, "keyauth_credentials") {
                 found.keys.push((name.clone(), key));
             }
