@@ -116,6 +116,13 @@ fn an_exception_that_cannot_be_written_closes() {
 }
 
 #[test]
+fn a_backend_for_refused_clients_refuses_them() {
+    let found =
+        with("  use_backend bad if { src 192.0.2.0/24 }\n", "backend bad\n  http-request deny\n").yaml;
+    assert!(found.contains("upstream: b  # h.cfg:6\n    deny: [denied]"), "{found}");
+}
+
+#[test]
 fn allow_does_not_end_redirect_rules() {
     let found = with(
         "  http-request allow if { path /free }\n  http-request deny\n  redirect scheme https if !{ ssl_fc }\n",

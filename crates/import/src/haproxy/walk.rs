@@ -54,7 +54,7 @@ enum Evaluated {
     Rest(Vec<Vec<Literal>>),
 }
 
-impl Walker<'_> {
+impl<'a> Walker<'a> {
     /// The routes of a frontend, in order.
     pub(super) fn routes(&mut self, section: usize) -> Vec<Leaf> {
         let tree = self.walk(&Place::default(), &mut Vec::new(), section, 0, State::default());
@@ -213,17 +213,17 @@ impl Walker<'_> {
     /// Applies a rule that neither ends the walk nor chooses routes.
     fn apply(&mut self, step: &Step, rest: &Condition, state: &mut State) {
         let conditional = !always(rest);
+        if let Action::Backend(backend) = &step.action
+            && let Some(denial) = self.refusal(backend)
+        {
+            self.refuse_all(step, denial, rest, state);
+            return;
+        }
         match &step.action {
             Action::Lost(why) => self.marks.unsupported(step.line, why.clone()),
             Action::Protect(why) => self.close(step, why, state),
             Action::Needless(why) => self.marks.ignored(step.line, *why),
-            Action::Deny(denial) => {
-                for clause in rest {
-                    if let Err(why) = self.refuse(step, denial, clause, state) {
-                        self.marks.unsupported(step.line, format!("left out: {why}"));
-                    }
-                }
-            }
+            Action::Deny(denial) => self.refuse_all(step, denial, rest, state),
             Action::Track { slot, sample, table, by_request } => {
                 self.track(step, (slot, sample, table.as_ref(), *by_request), rest, state)
             }
@@ -293,6 +293,24 @@ impl Walker<'_> {
                 state.tracked.push(Tracked { slot: slot.to_owned(), table, key, by_request, exempt });
             }
             Err(why) => self.marks.unsupported(step.line, why),
+        }
+    }
+
+    /// What a backend answers that refuses all requests, such as one for clients on a list.
+    fn refusal(&self, backend: &str) -> Option<&'a Denial> {
+        let sections = self.sections;
+        let rules = sections.iter().find(|rules| rules.serves && rules.name == backend)?;
+        match rules.steps.first() {
+            Some(Step { action: Action::Deny(denial), condition, .. }) if always(condition) => Some(denial),
+            _ => None,
+        }
+    }
+
+    fn refuse_all(&mut self, step: &Step, denial: &Denial, rest: &Condition, state: &mut State) {
+        for clause in rest {
+            if let Err(why) = self.refuse(step, denial, clause, state) {
+                self.marks.unsupported(step.line, format!("left out: {why}"));
+            }
         }
     }
 
