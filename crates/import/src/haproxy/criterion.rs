@@ -106,13 +106,18 @@ pub(super) fn criterion(words: &[String], files: &dyn Files) -> Criterion {
 fn sampled(name: &str, argument: &str, method: &str, values: &Values) -> Criterion {
     let header = argument.split(',').next().unwrap_or_default().to_ascii_lowercase();
     match name {
-        "path" | "url" => one(path(method, values)),
+        "path" | "url" => {
+            let differs = (name == "url" && method != "beg").then(|| {
+                "it is compared with the path only, not with the query: write `match: {query: …}`".to_owned()
+            });
+            Criterion { differs, ..one(path(method, values)) }
+        }
         "pathq" => unsupported("a path with its query: write `match: {path: …, query: …}`"),
         "hdr" | "req.hdr" | "req.fhdr" | "fhdr" if header == "host" => one(host(method, values)),
         "hdr" | "req.hdr" | "req.fhdr" | "fhdr" | "req.cook" | "cook" if name.contains("cook") => {
             unsupported("routes are not chosen by cookies: use auth.check, or another host or path")
         }
-        "hdr" | "req.hdr" | "req.fhdr" | "fhdr" => headers(&header, method, values),
+        "hdr" | "req.hdr" | "req.fhdr" | "fhdr" => headers(&header, method, values, !name.contains("fhdr")),
         "hdr_cnt" | "req.hdr_cnt" if matches!(values.values.as_slice(), [one] if one == "0") => {
             unsupported("the absence of a header: put a route with `headers: {NAME: \"*\"}` above")
         }
@@ -133,8 +138,14 @@ fn sampled(name: &str, argument: &str, method: &str, values: &Values) -> Criteri
             }
         },
         "src" => source(values),
-        "ssl_fc" => one(Ok(Kind::Tls)),
-        "dst_port" => one(Ok(Kind::Port(values.values.clone()))),
+        "ssl_fc" if values.values.iter().all(|value| value == "1" || value == "true") => one(Ok(Kind::Tls)),
+        "dst_port" => match values.values.as_slice() {
+            [operator, port] if operator == "eq" => one(Ok(Kind::Port(vec![port.clone()]))),
+            ports if ports.iter().all(|port| port.parse::<u16>().is_ok()) => {
+                one(Ok(Kind::Port(ports.to_vec())))
+            }
+            _ => unsupported("ranges of ports: name each port"),
+        },
         "always_true" => one(Ok(Kind::Constant(true))),
         "always_false" => one(Ok(Kind::Constant(false))),
         "nbsrv" | "connslots" | "srv_is_up" | "be_conn" | "fe_conn" | "be_sess_rate" | "fe_sess_rate"
@@ -271,7 +282,7 @@ fn host(method: &str, values: &Values) -> Result<Kind, String> {
             "end" => Pattern::Suffix(bare.to_owned()),
             "sub" => Pattern::Regex(format!(".*{}.*", escaped(&lower))),
             "dom" => Pattern::Regex(format!("(?:.*\\.)?{}(?:\\..*)?", escaped(bare))),
-            "reg" => Pattern::Regex(host_expression(value)),
+            "reg" => Pattern::Regex(whole(value, false)?),
             _ => return Err(format!("hosts are not compared with `-m {method}`")),
         };
         accepted::matches(&map().with("host", host_node(&pattern)))?;
@@ -284,14 +295,8 @@ fn host(method: &str, values: &Values) -> Result<Kind, String> {
     }
 }
 
-/// An expression for a whole host, of one for a part of it.
-fn host_expression(pattern: &str) -> String {
-    let begin = if pattern.starts_with('^') { "" } else { ".*" };
-    let end = if pattern.ends_with('$') { "" } else { ".*" };
-    format!("{begin}{}{end}", pattern.trim_start_matches('^').trim_end_matches('$'))
-}
-
-fn headers(name: &str, method: &str, values: &Values) -> Criterion {
+/// With `parts`, HAProxy compares the parts of a header between commas.
+fn headers(name: &str, method: &str, values: &Values, parts: bool) -> Criterion {
     let texts: Vec<&str> = match method {
         "found" => vec!["*"],
         "str" if !values.values.is_empty() => values.values.iter().map(String::as_str).collect(),
@@ -306,8 +311,13 @@ fn headers(name: &str, method: &str, values: &Values) -> Criterion {
             return unsupported(&why);
         }
     }
-    let differs = (values.ignore_case && method == "str")
-        .then(|| format!("the value of {name} is compared with regard to case"));
+    let how = match (parts && method == "str", values.ignore_case && method == "str") {
+        (true, true) => Some("as a whole, not each part between commas, and with regard to case"),
+        (true, false) => Some("as a whole, not each part between commas"),
+        (false, true) => Some("with regard to case"),
+        (false, false) => None,
+    };
+    let differs = how.map(|how| format!("the value of {name} is compared {how}"));
     let kinds = texts.iter().map(|value| Kind::Route(Test::Header(name.to_owned(), (*value).to_owned())));
     Criterion { alternatives: kinds.collect(), differs }
 }
@@ -316,12 +326,17 @@ fn query(method: &str, values: &Values) -> Result<Vec<Pattern>, String> {
     if method == "found" {
         return Ok(vec![Pattern::Any]);
     }
+    let folded = values.ignore_case;
     let pattern = |value: &String| match method {
+        "str" if folded => Ok(Pattern::Regex(format!("(?i){}", escaped(value)))),
         "str" => Ok(Pattern::Exact(value.clone())),
+        "beg" if folded => Ok(Pattern::Regex(format!("(?i){}.*", escaped(value)))),
         "beg" => Ok(Pattern::Prefix(value.clone())),
+        "end" if folded => Ok(Pattern::Regex(format!("(?i).*{}", escaped(value)))),
         "end" => Ok(Pattern::Suffix(value.clone())),
+        "sub" if folded => Ok(Pattern::Regex(format!("(?i).*{}.*", escaped(value)))),
         "sub" => Ok(Pattern::Regex(format!(".*{}.*", escaped(value)))),
-        "reg" => Ok(Pattern::Regex(host_expression(value))),
+        "reg" => whole(value, folded).map(Pattern::Regex),
         _ => Err(format!("query parameters are not compared with `-m {method}`")),
     };
     values.values.iter().map(pattern).collect()

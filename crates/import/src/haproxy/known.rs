@@ -25,14 +25,14 @@ const IGNORED: [(&str, &str); 8] = [
         "TLS is 1.2 or 1.3 with modern ciphers, and there is nothing to choose",
     ),
     (
-        "spread-checks max-spread-checks busy-polling tune maxconnrate maxsslconn maxsslrate maxsessrate maxpipes noepoll nopoll nosplice \
+        "spread-checks max-spread-checks busy-polling tune maxsslconn maxpipes noepoll nopoll nosplice \
          nogetaddrinfo maxcompcpuusage maxcomprate maxzlibmem server-state-base server-state-file load-server-state-from-file profiling \
          expose-experimental-directives zero-warning strict-limits limited-quic crt-base ca-base setenv presetenv unsetenv resetenv localpeer \
          hash-balance-factor hash-type dynamic-cookie-key external-check insecure-fork-wanted insecure-setuid-wanted",
         "it tunes HAProxy, or names what other lines use",
     ),
     (
-        "fullconn backlog rate-limit retries retry-on persist force-persist ignore-persist max-keep-alive-queue max-session-srv-conns max-keep-alive",
+        "fullconn backlog retries retry-on persist force-persist ignore-persist max-keep-alive-queue max-session-srv-conns max-keep-alive",
         "the gateway tries other servers and keeps connections by itself: `retries`, `ejection`, `max_pending` of an upstream",
     ),
     ("id disabled enabled", "it names or switches sections of HAProxy"),
@@ -66,7 +66,11 @@ const OPTIONS: [(&str, &str); 4] = [
 ];
 
 /// Words without an equivalent, and what to do instead.
-const UNSUPPORTED: [(&str, &str); 10] = [
+const UNSUPPORTED: [(&str, &str); 11] = [
+    (
+        "rate-limit maxconnrate maxsessrate maxsslrate",
+        "new connections have no rate: write a limit with `key: global`, and max_connections of a listener",
+    ),
     (
         "errorfile errorfiles errorloc errorloc302 errorloc303 http-error",
         "error answers are problem documents; `reject` of a route replaces those of its limits",

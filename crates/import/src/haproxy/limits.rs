@@ -28,6 +28,8 @@ pub(super) struct Tracked {
     pub(super) key: Key,
     /// Whether each request is counted anew: not for what is tracked at the beginning of a connection.
     pub(super) by_request: bool,
+    /// The clients that are not tracked, as entries of `exempt`.
+    pub(super) exempt: Vec<String>,
 }
 
 struct Table {
@@ -123,7 +125,11 @@ impl Limits {
             key: tracked.key.clone(),
             data: counter.data.clone(),
             above: counter.above,
-            exempt: exempt.to_vec(),
+            exempt: exempt
+                .iter()
+                .chain(tracked.exempt.iter().filter(|one| !exempt.contains(one)))
+                .cloned()
+                .collect(),
         };
         table.used = true;
         if let Some((_, name, _)) = self.found.iter().find(|(known, ..)| *known == used) {

@@ -26,6 +26,8 @@ pub(super) struct Listener {
 pub(super) struct Bases {
     pub(super) crt: String,
     pub(super) ca: String,
+    /// Whether TLS 1.2 is refused.
+    pub(super) tls_1_3: bool,
 }
 
 /// Parameters of `bind` that have a value and no effect on the result.
@@ -165,7 +167,7 @@ fn address(written: &str) -> Option<(String, String)> {
 /// The fields of a listener that come from the parameters of `bind`, and whether it has TLS.
 fn parameters(line: &Line, bases: &Bases, files: &dyn Files) -> Result<(Node, bool), String> {
     let (mut tls, mut certificates, mut client_ca, mut verify) = (false, Vec::new(), None, String::new());
-    let (mut node, mut min_version) = (map(), None);
+    let (mut node, mut min_version) = (map(), bases.tls_1_3.then_some("1.3"));
     let mut at = 2;
     while at < line.words.len() {
         let value = line.word(at + 1);
@@ -192,6 +194,16 @@ fn parameters(line: &Line, bases: &Bases, files: &dyn Files) -> Result<(Node, bo
             "crt-list" => {
                 let path = based(&bases.crt, value);
                 let listed = files.read(&path).map_err(|error| format!("cannot read {path}: {error}"))?;
+                let by_host =
+                    |line: &str| ["verify", "ca-file", "ca-verify"].iter().any(|word| line.contains(word));
+                if listed
+                    .lines()
+                    .any(|line| line.split_once('[').is_some_and(|(_, options)| by_host(options)))
+                {
+                    return Err(format!(
+                        "left out: {path} asks for certificates of clients for some hosts only, and a listener does it for all: write `tls: {{client_ca: FILE}}`"
+                    ));
+                }
                 for file in listed
                     .lines()
                     .filter_map(|line| line.split_whitespace().next())
@@ -288,8 +300,10 @@ fn connections_per_ip(section: &Section, files: &dyn Files, marks: &mut Marks) -
         match condition.as_slice() {
             [clause] => match clause.as_slice() {
                 [literal] if !literal.negated => {
-                    if let Kind::Counter(counter) = &literal.kind {
-                        found = Some(counter.above);
+                    if let Kind::Counter(counter) = &literal.kind
+                        && counter.data == "conn_cur"
+                    {
+                        found = Some(found.map_or(counter.above, |known: u64| known.min(counter.above)));
                         marks.converted(line.id, "max_connections_per_ip of its listeners");
                         continue;
                     }

@@ -57,7 +57,7 @@ pub fn import_text(
     let mut marks = Marks::default();
     let whole = with_defaults(&written);
     let lost = lost(&whole, &mut marks);
-    let bases = bases(&written);
+    let bases = bases(&written, &mut marks);
     let mut listening: Vec<Listener> = Vec::new();
     for (number, section) in whole.iter().enumerate() {
         if matches!(section.kind(), "frontend" | "listen") && lost[number].is_none() {
@@ -179,7 +179,7 @@ fn lost(whole: &[Section], marks: &mut Marks) -> Vec<Option<(Outcome, String)>> 
     lost
 }
 
-fn bases(written: &[Section]) -> Bases {
+fn bases(written: &[Section], marks: &mut Marks) -> Bases {
     let value = |word: &str| {
         let global = written.iter().filter(|section| section.kind() == "global");
         global
@@ -187,7 +187,18 @@ fn bases(written: &[Section]) -> Bases {
             .rfind(|line| line.word(0) == word)
             .map(|line| line.word(1).to_owned())
     };
-    Bases { crt: value("crt-base").unwrap_or_default(), ca: value("ca-base").unwrap_or_default() }
+    let lines =
+        written.iter().filter(|section| section.kind() == "global").flat_map(|section| &section.lines);
+    let mut tls_1_3 = false;
+    for line in lines.filter(|line| line.word(0) == "ssl-default-bind-options") {
+        let least = line.words.windows(2).any(|pair| pair[0] == "ssl-min-ver" && pair[1] == "TLSv1.3");
+        if least || line.words.iter().any(|word| word == "no-tlsv12" || word == "force-tlsv13") {
+            tls_1_3 = true;
+            marks.converted(line.id, "tls.min_version of the listeners");
+        }
+    }
+    let (crt, ca) = (value("crt-base").unwrap_or_default(), value("ca-base").unwrap_or_default());
+    Bases { crt, ca, tls_1_3 }
 }
 
 /// The upstreams of the backends that routes lead to: the section, the name and the value.
@@ -212,6 +223,10 @@ fn upstreams(
                     false => marks.ignored(section.line.id, "no route leads to it"),
                 }
             }
+            continue;
+        }
+        if section.lines.iter().any(|line| line.word(0) == "disabled") {
+            marks.unsupported(section.line.id, "its routes answer 503, because it is disabled");
             continue;
         }
         match backend::upstream(section, &bases.ca, marks) {

@@ -69,6 +69,8 @@ pub(super) struct Step {
     pub(super) source: Source,
     pub(super) action: Action,
     pub(super) condition: Condition,
+    /// Whether it is evaluated even if `http-request allow` has ended the rules: `redirect` and what chooses servers.
+    pub(super) after_allow: bool,
 }
 
 /// The rules of a section.
@@ -114,7 +116,8 @@ pub(super) fn steps(section: &Section, files: &dyn Files, marks: &mut Marks) -> 
                 }]],
                 _ => acls.condition(line, from, files, marks),
             };
-            out.push(Step { line: line.id, source: line.source.clone(), action, condition });
+            let after_allow = matches!(kind, "redirect" | "use_backend" | "default_backend");
+            out.push(Step { line: line.id, source: line.source.clone(), action, condition, after_allow });
         }
     }
     if section.lines.iter().any(|line| line.word(0) == "server" || line.word(0) == "server-template")
@@ -126,6 +129,7 @@ pub(super) fn steps(section: &Section, files: &dyn Files, marks: &mut Marks) -> 
             source: line.source.clone(),
             action: Action::OwnServers,
             condition: vec![Vec::new()],
+            after_allow: true,
         });
     }
     out
@@ -159,6 +163,7 @@ fn action(line: &Line, files: &dyn Files) -> Option<Action> {
         "http-response" | "http-after-response" => match (line.word(1), line.word(2), line.word(3)) {
             ("set-header", name, value) => header("set", name, value, line, Action::Response),
             ("add-header", name, value) => header("add", name, value, line, Action::Response),
+            ("del-header", ..) if by_part(line) => lost(BY_PART),
             ("del-header", name, _) => header("remove", name, "", line, Action::Response),
             ("set-log-level" | "capture" | "set-var" | "unset-var", ..) => {
                 Action::Needless("it is about logs and variables of HAProxy")
@@ -180,6 +185,8 @@ fn request(line: &Line, files: &dyn Files) -> Action {
     match word {
         "deny" | "tarpit" | "reject" | "silent-drop" => denial(line, 1, files),
         "allow" => Action::Allow,
+        // It refuses, and so is converted like `deny`: with limits and lists.
+        "return" if status_of(line).is_some_and(|status| status >= 400) => denial(line, 1, files),
         "return" => match answer(line, 2, 200, files) {
             Ok(answer) => Action::Answer("respond", answer.node),
             Err(why) => Action::Lost(why),
@@ -192,6 +199,7 @@ fn request(line: &Line, files: &dyn Files) -> Action {
             _ => header("set", line.word(2), line.word(3), line, Action::Request),
         },
         "add-header" => header("add", line.word(2), line.word(3), line, Action::Request),
+        "del-header" if by_part(line) => lost(BY_PART),
         "del-header" => header("remove", line.word(2), "", line, Action::Request),
         "set-path" | "set-uri" => match regsub(line.word(2)) {
             Some((pattern, to)) => rewrite(map().with("match", text(pattern)).with("to", text(to))),
@@ -224,6 +232,13 @@ fn request(line: &Line, files: &dyn Files) -> Action {
         "replace-header" | "replace-value" => lost("headers are set, added and removed, not edited"),
         _ => lost(&format!("`http-request {word}` has no equivalent")),
     }
+}
+
+const BY_PART: &str = "headers are removed by their whole names: name each header in `remove`";
+
+/// Whether `del-header` names a part of the names of headers.
+fn by_part(line: &Line) -> bool {
+    line.word(3) == "-m" && line.word(4) != "str"
 }
 
 fn rewrite(node: Node) -> Action {
@@ -286,6 +301,23 @@ fn denial(line: &Line, at: usize, files: &dyn Files) -> Action {
             answer: answer.node,
             differs,
         })),
-        Err(why) => Action::Lost(why),
+        // What it refuses is refused, with another answer.
+        Err(why) => {
+            let (status, given) = status_of(line).map_or((default, false), |status| (status, true));
+            Action::Deny(Box::new(Denial {
+                word,
+                status,
+                given,
+                answer: map().with("status", text(status)),
+                differs: Some(format!("its answer is another: {why}")),
+            }))
+        }
     }
+}
+
+/// The status that is written in a rule.
+fn status_of(line: &Line) -> Option<u16> {
+    let words = line.words.iter().take_while(|word| *word != "if" && *word != "unless");
+    let at = words.clone().position(|word| word == "status" || word == "deny_status")?;
+    words.clone().nth(at + 1)?.parse().ok().filter(|status| (200..=599).contains(status))
 }

@@ -54,7 +54,7 @@ enum Evaluated {
     Rest(Vec<Vec<Literal>>),
 }
 
-impl Walker<'_> {
+impl<'a> Walker<'a> {
     /// The routes of a frontend, in order.
     pub(super) fn routes(&mut self, section: usize) -> Vec<Leaf> {
         let tree = self.walk(&Place::default(), &mut Vec::new(), section, 0, State::default());
@@ -87,10 +87,7 @@ impl Walker<'_> {
                 Evaluated::Rest(rest) => match &step.action {
                     Action::Allow if always(&rest) => {
                         self.marks.converted(step.line, "the rules below it do not apply to its routes");
-                        at = steps
-                            .iter()
-                            .position(|other| matches!(other.action, Action::Backend(_) | Action::OwnServers))
-                            .unwrap_or(steps.len());
+                        at = steps.iter().position(|other| other.after_allow).unwrap_or(steps.len());
                         continue;
                     }
                     Action::Backend(backend) if always(&rest) => {
@@ -171,7 +168,11 @@ impl Walker<'_> {
                             Some(false)
                         }
                         Narrowed::Inexpressible => {
-                            lost = Some("it combines two tests that one route cannot make: write one expression for both".to_owned());
+                            let why = "it combines two tests that one route cannot make: write one expression for both".to_owned();
+                            match literal.negated && protects(&step.action) {
+                                true => remains.push(Literal { negated: true, kind: Kind::Unsupported(why) }),
+                                false => lost = Some(why),
+                            }
                             continue;
                         }
                     },
@@ -212,17 +213,17 @@ impl Walker<'_> {
     /// Applies a rule that neither ends the walk nor chooses routes.
     fn apply(&mut self, step: &Step, rest: &Condition, state: &mut State) {
         let conditional = !always(rest);
+        if let Action::Backend(backend) = &step.action
+            && let Some(denial) = self.refusal(backend)
+        {
+            self.refuse_all(step, denial, rest, state);
+            return;
+        }
         match &step.action {
             Action::Lost(why) => self.marks.unsupported(step.line, why.clone()),
             Action::Protect(why) => self.close(step, why, state),
             Action::Needless(why) => self.marks.ignored(step.line, *why),
-            Action::Deny(denial) => {
-                for clause in rest {
-                    if let Err(why) = self.refuse(step, denial, clause, state) {
-                        self.marks.unsupported(step.line, format!("left out: {why}"));
-                    }
-                }
-            }
+            Action::Deny(denial) => self.refuse_all(step, denial, rest, state),
             Action::Track { slot, sample, table, by_request } => {
                 self.track(step, (slot, sample, table.as_ref(), *by_request), rest, state)
             }
@@ -288,11 +289,28 @@ impl Walker<'_> {
                 let exempt: Vec<_> = addresses(rest, true).unwrap_or_default();
                 let exempt: Vec<_> =
                     exempt.iter().map(|kind| self.lists.exempt(kind, &step.source)).collect();
-                state.exempt.extend(exempt);
                 self.mark(step, key.differs.clone(), "the key of the limits that read its counters");
-                state.tracked.push(Tracked { slot: slot.to_owned(), table, key, by_request });
+                state.tracked.push(Tracked { slot: slot.to_owned(), table, key, by_request, exempt });
             }
             Err(why) => self.marks.unsupported(step.line, why),
+        }
+    }
+
+    /// What a backend answers that refuses all requests, such as one for clients on a list.
+    fn refusal(&self, backend: &str) -> Option<&'a Denial> {
+        let sections = self.sections;
+        let rules = sections.iter().find(|rules| rules.serves && rules.name == backend)?;
+        match rules.steps.first() {
+            Some(Step { action: Action::Deny(denial), condition, .. }) if always(condition) => Some(denial),
+            _ => None,
+        }
+    }
+
+    fn refuse_all(&mut self, step: &Step, denial: &Denial, rest: &Condition, state: &mut State) {
+        for clause in rest {
+            if let Err(why) = self.refuse(step, denial, clause, state) {
+                self.marks.unsupported(step.line, format!("left out: {why}"));
+            }
         }
     }
 
@@ -350,6 +368,9 @@ impl Walker<'_> {
                     && !state.tracked.iter().any(|tracked| tracked.slot == *slot)
                     && self.is_tracked(slot)
                 {
+                    if self.is_lost(slot) {
+                        return Err(format!("the rule that tracks requests as sc{slot} is left out"));
+                    }
                     return Ok(()); // these requests have no counter, and so are not refused
                 }
                 let mut exempt = state.exempt.clone();
@@ -372,6 +393,15 @@ impl Walker<'_> {
             _ => false,
         };
         self.sections.iter().flat_map(|rules| &rules.steps).any(tracks)
+    }
+
+    /// Whether a rule that tracks this entry was left out.
+    fn is_lost(&self, wanted: &str) -> bool {
+        let tracks = |step: &&Step| matches!(&step.action, Action::Track { slot, .. } if slot == wanted);
+        let mut found = self.sections.iter().flat_map(|rules| &rules.steps).filter(tracks);
+        found.any(|step| {
+            self.marks.first(step.line).is_some_and(|(outcome, _)| *outcome == Outcome::Unsupported)
+        })
     }
 
     /// Denies everybody in place of a rule that admits only those who pass a test, so that nothing that was protected becomes public.

@@ -1,8 +1,9 @@
 //! Services, routes, consumers and plugins, wherever they are written.
 
+use super::known;
 use crate::fields::{Field, Value};
 use crate::marks::Marks;
-use crate::names::name;
+use crate::names::{name, unused};
 use crate::report::Outcome;
 use crate::yaml::Node;
 
@@ -78,7 +79,9 @@ impl<'a> Entities<'a> {
         };
         for field in items(document, "services") {
             let host = field.text_of("host").or_else(|| field.text_of("url")).unwrap_or("service");
-            let name = field.text_of("name").or_else(|| field.text_of("id")).unwrap_or(host).to_owned();
+            let name = field.text_of("name").or_else(|| field.text_of("id")).unwrap_or(host);
+            // Without names, several may have one host.
+            let name = unused(name, &|name| found.services.iter().any(|known| known.name == name));
             found.services.push(Service { field, name: name.clone() });
             found.add_plugins(field, (Some(&name), None, None), marks);
         }
@@ -110,7 +113,8 @@ impl<'a> Entities<'a> {
                 .unwrap_or("consumer")
                 .to_owned();
             let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.@+:/".contains(c);
-            let written: String = name.chars().map(|c| if allowed(c) { c } else { '-' }).take(128).collect();
+            let written: String = name.chars().map(|c| if allowed(c) { c } else { '-' }).take(120).collect();
+            let written = unused(&written, &|name| found.consumers.iter().any(|known| known.written == name));
             for key in items(field, "keyauth_credentials") {
                 found.keys.push((name.clone(), key));
             }
@@ -123,10 +127,28 @@ impl<'a> Entities<'a> {
             }
         }
         found.add_plugins(document, (None, None, None), marks);
+        for plugin in &found.plugins {
+            match &plugin.consumer {
+                Some(_) if plugin.name == "rate-limiting" => {}
+                Some(name) if known::restricts(plugin.name) => marks.unsupported(
+                    plugin.field.number,
+                    format!("the keys of {name} are left out of consumers.yaml until you replace it: plugins of consumers other than rate-limiting have no equivalent"),
+                ),
+                Some(_) => marks.unsupported(
+                    plugin.field.number,
+                    "left out: plugins of consumers other than rate-limiting have no equivalent",
+                ),
+                None => {}
+            }
+        }
         found
     }
 
     fn add_route(&mut self, field: &'a Field, service: Option<usize>, marks: &mut Marks) {
+        if service.is_some_and(|number| self.services[number].field.text_of("enabled") == Some("false")) {
+            marks.all(field, Outcome::Ignored, "its service is not enabled");
+            return;
+        }
         let number = self.routes.len() + 1;
         let name = field
             .text_of("name")
@@ -146,6 +168,11 @@ impl<'a> Entities<'a> {
             let Some(name) = field.text_of("name") else { continue };
             if field.text_of("enabled") == Some("false") {
                 marks.ignored(field.number, "it is not enabled");
+                continue;
+            }
+            if field.get("consumer_group").is_some() {
+                let text = "left out: groups of consumers: `plan` of a consumer, and `plans` of limits";
+                marks.all(field, Outcome::Unsupported, text);
                 continue;
             }
             let of =
@@ -176,12 +203,28 @@ impl<'a> Entities<'a> {
         self.consumers.iter().find(is)
     }
 
+    /// Whether a consumer has a plugin of its own that restricts it, and that `except` does not name.
+    pub(super) fn is_restricted(&self, name: &str, except: &str) -> bool {
+        let wanted = self.consumer(name).map_or(name, |person| person.name.as_str());
+        let of = |owner: &str| self.consumer(owner).map_or(owner, |person| person.name.as_str()) == wanted;
+        self.plugins.iter().any(|plugin| {
+            plugin.name != except
+                && known::restricts(plugin.name)
+                && plugin.consumer.as_deref().is_some_and(of)
+        })
+    }
+
     /// The consumers of the file of consumers: those that have keys.
     pub(super) fn file(&self, marks: &mut Marks) -> Vec<Consumer> {
         let mut out: Vec<Consumer> = Vec::new();
         for (owner, field) in &self.keys {
             let Some(key) = field.get("key") else { continue };
             let (Some(value), Some(person)) = (key.text(), self.consumer(owner)) else { continue };
+            if self.is_restricted(owner, "rate-limiting") {
+                let text = format!("left out: a plugin of {} has no equivalent", person.written);
+                marks.unsupported(key.number, text);
+                continue;
+            }
             marks.converted(
                 key.number,
                 format!("a key of {} in consumers.yaml, as its SHA-256", person.written),

@@ -26,7 +26,7 @@ const UNSUPPORTED: [(&str, &str); 12] = [
     ("jwt openid-connect jwt-signer", "tokens: auth.jwt, with the issuer and its keys"),
     ("oauth2 oauth2-introspection", "opaque tokens: auth.introspection"),
     (
-        "basic-auth hmac-auth ldap-auth ldap-auth-advanced session mtls-auth vault-auth",
+        "basic-auth hmac-auth ldap-auth ldap-auth-advanced session mtls-auth vault-auth key-auth-enc header-cert-auth saml opa",
         "use auth.api_key with consumers, or auth.check, a service of yours that decides on requests",
     ),
     ("acl", "groups of consumers: auth.check, or plans of consumers"),
@@ -50,6 +50,13 @@ const UNSUPPORTED: [(&str, &str); 12] = [
 pub(super) fn protects(name: &str) -> bool {
     let access = UNSUPPORTED[..4].iter().map(|(words, _)| *words).any(|words| listed(words, name));
     access && !listed(CONVERTED, name)
+}
+
+/// Whether a plugin of a consumer refuses some of its requests.
+pub(super) fn restricts(name: &str) -> bool {
+    let words =
+        "rate-limiting rate-limiting-advanced request-termination ip-restriction request-size-limiting";
+    protects(name) || listed(words, name)
 }
 
 /// Says of the plugins of a route what nothing else has said.

@@ -102,8 +102,13 @@ impl<'a> Limits<'a> {
         let service = route.service.map(|number| entities.services[number].short());
         let by = config.text_of("limit_by").unwrap_or("consumer");
         let key = match person {
-            Some(_) if by != "credential" => "consumer".to_owned(),
-            Some(_) => "api_key".to_owned(),
+            Some(_) => {
+                // `when` has the name of a consumer, which is a value of no other key.
+                if let Some(field) = config.get("limit_by").filter(|_| by == "credential") {
+                    marks.approximated(field.number, "key: consumer, for all its keys together");
+                }
+                "consumer".to_owned()
+            }
             None => key(config, by, by_key, marks),
         };
         for (word, period) in PERIODS {

@@ -29,7 +29,8 @@ impl Access {
         let mut names: Option<(Vec<&str>, bool, bool)> = None;
         for plugin in &plugins {
             marks.converted(plugin.field.number, "auth.api_key, with consumers.yaml");
-            let found = sources(plugin.field.get("config"), marks);
+            let closed = !is_anonymous(entities, plugin);
+            let found = sources(plugin.field.get("config"), closed, marks);
             match &names {
                 Some(known) if *known != found => {
                     marks.approximated(
@@ -52,8 +53,9 @@ impl Access {
             node.insert("query", text(name));
         }
         marks.report.note("requests without a known key are answered 401, and count under their address where a limit is by `consumer | ip`: so guessed keys are limited, too. Kong does not count them");
-        let requires =
-            |route: &Route<'_>| access_of(entities, route).is_some_and(|plugin| !is_anonymous(plugin));
+        let requires = |route: &Route<'_>| {
+            access_of(entities, route).is_some_and(|plugin| !is_anonymous(entities, plugin))
+        };
         access.all = entities.routes.iter().all(requires);
         node.insert("consumers", text("consumers.yaml"));
         if access.all {
@@ -70,7 +72,7 @@ impl Access {
     /// Whether keys of the requests of a route are verified, and whether a limit of the route has to ask for one.
     pub(super) fn by_key(&self, entities: &Entities<'_>, route: &Route<'_>) -> (bool, bool) {
         match access_of(entities, route) {
-            Some(plugin) => (true, !self.all && !is_anonymous(plugin)),
+            Some(plugin) => (true, !self.all && !is_anonymous(entities, plugin)),
             None => (false, false),
         }
     }
@@ -115,6 +117,11 @@ impl Access {
                     }
                 }
                 ("ip-restriction", Some(config)) => self.restriction(plugin, config, fields, marks),
+                ("ip-restriction", None) => {
+                    let text = "its routes deny everybody until you replace it: it has no config";
+                    marks.unsupported(plugin.field.number, text);
+                    self.close(plugin.field, fields);
+                }
                 ("cors", _) => cors(plugin, config, fields, marks),
                 ("request-size-limiting", _) => size(plugin, config, fields, marks),
                 ("request-transformer", Some(config)) => {
@@ -194,7 +201,14 @@ impl Access {
                 name
             });
             marks.converted(found.number, format!("{field} of its routes: such clients are answered 403"));
-            fields.push((field.to_owned(), list([text(name)])));
+            let own = list([text(name)]);
+            match fields.iter_mut().find(|(known, _)| known == field) {
+                // Another plugin denies everybody.
+                Some((_, known)) => {
+                    *known = list(known.clone().into_items().into_iter().chain(own.into_items()));
+                }
+                None => fields.push((field.to_owned(), own)),
+            }
         }
         if let Some(status) = config.get("status").filter(|status| status.text() != Some("403")) {
             marks.approximated(status.number, "such clients are answered 403");
@@ -222,12 +236,15 @@ fn access_of<'e, 'a>(entities: &'e Entities<'a>, route: &Route<'a>) -> Option<&'
     scope::plugin(entities, "key-auth", route, None)
 }
 
-fn is_anonymous(plugin: &Plugin<'_>) -> bool {
-    plugin.field.at(&["config", "anonymous"]).and_then(Field::text).is_some_and(|text| !text.is_empty())
+/// Whether requests without a key are admitted. Where the consumer for them has plugins that restrict it, they are not: here no request
+/// is of that consumer, and nothing would restrict them.
+fn is_anonymous(entities: &Entities<'_>, plugin: &Plugin<'_>) -> bool {
+    let name = plugin.field.at(&["config", "anonymous"]).and_then(Field::text);
+    name.is_some_and(|name| !name.is_empty() && !entities.is_restricted(name, ""))
 }
 
 /// The names of a key, and whether it is in a header or in the query.
-fn sources<'a>(config: Option<&'a Field>, marks: &mut Marks) -> (Vec<&'a str>, bool, bool) {
+fn sources<'a>(config: Option<&'a Field>, closed: bool, marks: &mut Marks) -> (Vec<&'a str>, bool, bool) {
     let Some(config) = config else { return (vec!["apikey"], true, true) };
     let names = config.get("key_names").map(|field| {
         match field.texts().len() {
@@ -248,7 +265,13 @@ fn sources<'a>(config: Option<&'a Field>, marks: &mut Marks) -> (Vec<&'a str>, b
         }
     }
     if let Some(field) = config.get("anonymous") {
-        marks.converted(field.number, "a request without a key is admitted, as nobody");
+        match closed {
+            true => marks.unsupported(
+                field.number,
+                "requests without a key are answered 401: here the plugins of this consumer would not hold for them",
+            ),
+            false => marks.converted(field.number, "a request without a key is admitted, as nobody"),
+        }
     }
     if let Some(field) = config.get("hide_credentials").filter(|field| field.text() == Some("false")) {
         marks.converted(field.number, "the key is forwarded");

@@ -53,6 +53,13 @@ pub(super) fn routes<'a>(
             marks.unsupported(route.field.number, "left out: its expression decides");
             continue;
         }
+        let http = |word: &str| ["http", "https", "grpc", "grpcs"].contains(&word);
+        if let Some(field) = route.field.get("protocols")
+            && !field.texts().into_iter().any(http)
+        {
+            marks.unsupported(field.number, "left out: the gateway forwards HTTP only");
+            continue;
+        }
         candidates.extend(candidates_of(route, by_tilde, marks));
     }
     candidates.sort_by_key(|candidate| candidate.order); // stable: earlier routes come first
@@ -70,7 +77,17 @@ pub(super) fn routes<'a>(
                 names.push(name);
                 out.push(node.block());
             }
-            Err((field, why)) => marks.unsupported(field.number, format!("left out: {why}")),
+            Err((field, why)) => match closed(candidate, &name) {
+                Some(node) => {
+                    names.push(name);
+                    out.push(node.block());
+                    marks.unsupported(field.number, format!("its requests are answered 503: {why}"));
+                }
+                None => marks.unsupported(
+                    field.number,
+                    format!("left out, and its requests go to the routes after it: {why}"),
+                ),
+            },
         }
     }
     marks.report.note("the path /api of Kong matches /apix, too; here it is /api and what is below it");
@@ -142,7 +159,44 @@ fn node<'a>(
     sections: &mut Sections<'a>,
     marks: &mut Marks,
 ) -> Result<Node, Lost<'a>> {
-    let Candidate { route, path, headers, .. } = candidate;
+    let field = candidate.route.field;
+    let place = place(candidate, &candidate.headers, marks)?;
+    if let Some(snis) = field.get("snis") {
+        return Err((snis, "routes are not chosen by SNI: use `hosts`".to_owned()));
+    }
+    if let Some(headers) = field.get("headers").filter(|_| has_expression(candidate)) {
+        return Err((headers, "routes compare headers with exact values only".to_owned()));
+    }
+    let mut node = map().with("name", text(name));
+    if !place.is_empty() {
+        node.insert("match", place);
+    }
+    for (key, value) in action(candidate, entities, sections, marks)? {
+        node.insert(key, value);
+    }
+    Ok(sourced(field, node))
+}
+
+/// Whether a header is compared with an expression, `~*…`.
+fn has_expression(candidate: &Candidate<'_, '_>) -> bool {
+    candidate.headers.iter().any(|(_, value)| value.starts_with("~*"))
+}
+
+/// A route that answers the requests of one that cannot be converted, so that they do not reach a more general route, which may be open.
+fn closed(candidate: &Candidate<'_, '_>, name: &str) -> Option<Node> {
+    let headers = if has_expression(candidate) { &[] } else { candidate.headers.as_slice() };
+    let place = place(candidate, headers, &mut Marks::default()).ok().filter(|place| !place.is_empty())?;
+    let node = map().with("name", text(name)).with("match", place);
+    Some(sourced(candidate.route.field, node.with("respond", map().with("status", text(503)))))
+}
+
+/// The `match` of a route.
+fn place<'a>(
+    candidate: &Candidate<'_, 'a>,
+    headers: &[(String, String)],
+    marks: &mut Marks,
+) -> Result<Node, Lost<'a>> {
+    let Candidate { route, path, .. } = candidate;
     let field = route.field;
     let mut place = map();
     if let Some(hosts) = field.get("hosts") {
@@ -165,17 +219,7 @@ fn node<'a>(
     if !place.is_empty() {
         accepted::matches(&place).map_err(|why| (field, why))?;
     }
-    if let Some(snis) = field.get("snis") {
-        return Err((snis, "routes are not chosen by SNI: use `hosts`".to_owned()));
-    }
-    let mut node = map().with("name", text(name));
-    if !place.is_empty() {
-        node.insert("match", place);
-    }
-    for (key, value) in action(candidate, entities, sections, marks)? {
-        node.insert(key, value);
-    }
-    Ok(sourced(field, node))
+    Ok(place)
 }
 
 /// The fields of a route behind its `match`.

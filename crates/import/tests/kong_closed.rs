@@ -1,0 +1,108 @@
+//! What Kong protects or limits is not open or unlimited in the result.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use sluicegate_import::kong::{self, KongImport};
+
+fn imported(text: &str) -> KongImport {
+    let found = kong::import_text("kong.yaml", &format!("_format_version: \"3.0\"\n{text}")).unwrap();
+    sluicegate_config::parse_without_files(&found.imported.yaml)
+        .unwrap_or_else(|errors| panic!("{errors}\n{}", found.imported.yaml));
+    found
+}
+
+fn yaml(text: &str) -> String {
+    imported(text).imported.yaml
+}
+
+/// A service `a` with routes, in one line each.
+fn service(routes: &str) -> String {
+    format!("services: [{{name: a, url: \"http://a:80\", routes: [{routes}]}}]\n")
+}
+
+#[test]
+fn a_list_does_not_open_what_another_plugin_closes() {
+    let plugins = "{name: acl, config: {allow: [g]}}, {name: ip-restriction, config: {deny: [192.0.2.1]}}";
+    let found = yaml(&service(&format!("{{name: r, paths: [/r], plugins: [{plugins}]}}")));
+    assert!(found.contains("deny: [everybody, denied]"), "{found}");
+    let found = yaml(&service("{name: r, paths: [/r], plugins: [{name: ip-restriction, _config: shared}]}"));
+    assert!(found.contains("deny: [everybody]"), "{found}");
+}
+
+#[test]
+fn a_service_that_is_not_enabled_has_no_routes() {
+    let found = yaml(
+        "services:\n- {name: off, url: \"http://o:80\", enabled: false, routes: [{name: x, paths: [/x]}]}\n- {name: on, url: \"http://p:80\", \
+         routes: [{name: y, paths: [/y]}]}\nroutes:\n- {name: z, paths: [/z], service: off}\n",
+    );
+    assert!(found.contains("/y/*") && !found.contains("/x/*") && !found.contains("/z/*"), "{found}");
+}
+
+#[test]
+fn services_without_names_have_plugins_of_their_own() {
+    let one = |count: u32| {
+        format!(
+            "- url: http://x:80\n  plugins: [{{name: rate-limiting, config: {{minute: {count}}}}}]\n  routes: [{{paths: [/r{count}]}}]\n"
+        )
+    };
+    let found = yaml(&format!("services:\n{}{}", one(5), one(1000)));
+    assert!(found.contains("rate: 5/min") && found.contains("rate: 1000/min"), "{found}");
+}
+
+#[test]
+fn a_plugin_of_a_group_is_not_one_of_everybody() {
+    let plugins = "plugins:\n- {name: rate-limiting, config: {minute: 7}}\n- {name: rate-limiting, consumer_group: gold, config: {minute: 7777}}\n";
+    let found = yaml(&(service("{name: r, paths: [/r]}") + plugins));
+    assert!(found.contains("rate: 7/min") && !found.contains("7777/min"), "{found}");
+}
+
+#[test]
+fn nobody_is_refused_where_the_consumer_for_it_is_restricted() {
+    let consumers = |plugin: &str| {
+        format!(
+            "plugins: [{{name: key-auth, config: {{anonymous: nobody}}}}]\nconsumers: [{{username: nobody, plugins: [{plugin}]}}]\n"
+        )
+    };
+    let with = |plugin: &str| yaml(&(service("{name: r, paths: [/r]}") + &consumers(plugin)));
+    for plugin in ["{name: request-termination}", "{name: rate-limiting, config: {minute: 2}}"] {
+        assert!(with(plugin).contains("required: true"), "{plugin}");
+    }
+    assert!(!with("{name: cors}").contains("required: true"));
+}
+
+#[test]
+fn a_consumer_that_is_refused_has_no_keys() {
+    let consumers = "plugins: [{name: key-auth}]\nconsumers:\n- {username: bad, keyauth_credentials: [{key: k1}], plugins: [{name: request-termination}]}\n\
+                     - {username: good, keyauth_credentials: [{key: k2}]}\n";
+    let found = imported(&(service("{name: r, paths: [/r]}") + consumers));
+    let names: Vec<_> = found.consumers.iter().map(|consumer| consumer.name.as_str()).collect();
+    assert_eq!(names, ["good"]);
+}
+
+#[test]
+fn consumers_with_similar_names_are_two() {
+    let consumers = "plugins: [{name: key-auth}]\nconsumers:\n- {username: a b, keyauth_credentials: [{key: k1}]}\n- {username: a-b, keyauth_credentials: [{key: k2}]}\n";
+    let found = imported(&(service("{name: r, paths: [/r]}") + consumers));
+    let names: Vec<_> = found.consumers.iter().map(|consumer| consumer.name.as_str()).collect();
+    assert_eq!(names, ["a-b", "a-b-2"]);
+}
+
+#[test]
+fn a_limit_by_credential_of_a_consumer_holds() {
+    let consumers = "plugins: [{name: key-auth}]\nconsumers:\n- {username: c, keyauth_credentials: [{key: k}], plugins: [{name: rate-limiting, config: {limit_by: credential, minute: 3}}]}\n";
+    let found = yaml(&(service("{name: r, paths: [/r]}") + consumers));
+    let limit = found.split("c-minute:").nth(1).unwrap();
+    assert!(limit.contains("key: consumer\n") || limit.contains("{key: consumer,"), "{found}");
+}
+
+#[test]
+fn routes_that_cannot_be_converted_do_not_open_others() {
+    let routes = "{name: h, paths: [/h], headers: {x-v: [\"~*v1\"]}}, {name: s, paths: [/s], snis: [a.example]}, {name: all, paths: [/]}, \
+                  {name: t, protocols: [tcp], destinations: [{port: 1}]}";
+    let found = yaml(&service(routes));
+    for path in ["/h/*", "/s/*"] {
+        let route = found.split(path).nth(1).unwrap_or_else(|| panic!("{path}: {found}"));
+        assert!(route.trim_start_matches(['}', '\n', ' ']).starts_with("respond: {status: 503}"), "{found}");
+    }
+    assert!(!found.contains("name: t"), "{found}");
+}
