@@ -1,6 +1,5 @@
 //! Fields and plugins that need no conversion, and those that have no equivalent, each with the reason.
 
-use super::entities::Plugin;
 use crate::fields::Field;
 use crate::marks::Marks;
 use crate::report::Outcome;
@@ -59,14 +58,8 @@ pub(super) fn restricts(name: &str) -> bool {
     protects(name) || listed(words, name)
 }
 
-/// Says of the plugins of a route what nothing else has said.
-pub(super) fn plugins(applying: &[&Plugin<'_>], marks: &mut Marks) {
-    for plugin in applying {
-        say(plugin.field, plugin.name, marks);
-    }
-}
-
-fn say(field: &Field, name: &str, marks: &mut Marks) {
+/// Says of a plugin of a route what nothing else has said.
+pub(super) fn say(field: &Field, name: &str, marks: &mut Marks) {
     if marks.has(field.number) || listed(CONVERTED, name) {
         return;
     }

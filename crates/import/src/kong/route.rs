@@ -303,7 +303,9 @@ fn action<'a>(
             fields.push(("reject".to_owned(), reject));
         }
     }
-    known::plugins(&applying(entities, route), marks);
+    for plugin in applying(entities, route) {
+        known::say(plugin.field, plugin.name, marks);
+    }
     Ok(fields)
 }
 

@@ -2,11 +2,12 @@
 
 use super::context::{Context, Scope};
 use super::headers::{content_type, request_headers};
-use super::location::{Kind, Location, escaped};
+use super::location::{Kind, Location};
 use super::parse::Directive;
 use super::template::Variables;
 use super::upstream::{Target, Upstreams};
 use crate::accepted;
+use crate::names::escaped;
 use crate::yaml::{Node, map, text};
 
 /// The action of a route.

@@ -8,6 +8,7 @@ use super::context::{Context, Scope};
 use super::parse::Directive;
 use super::remainder;
 use crate::accepted;
+use crate::names::escaped;
 use crate::regex::{regex, whole, wider};
 use crate::yaml::{Node, map, text};
 
@@ -97,18 +98,6 @@ fn encoded(path: &str) -> String {
         }
     };
     path.bytes().map(one).collect()
-}
-
-/// The text as an expression that matches it.
-pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        if "\\.+*?()|[]{}^$#&~".contains(c) {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
 }
 
 /// The paths that reach a block: those with a prefix that an expression matches, too.

@@ -3,8 +3,8 @@
 use super::checks::is_protected;
 use super::context::{Context, Scope};
 use super::listen::Listener;
-use super::location::escaped;
 use crate::accepted;
+use crate::names::escaped;
 use crate::regex::{regex, whole, wider};
 use crate::yaml::{Node, map, text};
 

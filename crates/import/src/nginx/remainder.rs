@@ -3,7 +3,7 @@
 use regex_syntax::ast::{Ast, RepetitionKind, RepetitionRange, parse::Parser};
 use regex_syntax::hir::HirKind;
 
-use super::location::escaped;
+use crate::names::escaped;
 
 /// How many expressions, and characters in each, may be left. More is too large for the gateway, too.
 const MOST: usize = 64;
