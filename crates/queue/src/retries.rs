@@ -9,7 +9,8 @@ const LONGEST: u64 = 300_000;
 
 /// The longest time, in milliseconds, for which a message or a consumer is not looked at. A later time was written while the clock was
 /// ahead; it counts as past.
-pub const LONGEST_WAIT: u64 = 3_600_000;
+pub const LONGEST_WAIT: u64 = 600_000;
+const _: () = assert!(LONGEST_WAIT > LONGEST + LONGEST / 4);
 
 /// How often a message is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
