@@ -45,8 +45,8 @@ pub(super) enum Command {
     /// Convert a declarative configuration of Kong
     #[command(
         after_help = "With -o, the keys of consumers are written to consumers.yaml beside the result, as their SHA-256.\n\n\
-                      Exit code: 0 if there is a result, 1 if the source cannot be read or converted, 2 if the \
-                      result cannot be written; with --strict, 1 also if a field is unsupported.\n\n\
+                      Exit code: 0 if there is a result, 1 if the source cannot be read or converted or \
+                      consumers.yaml cannot be written, 2 if the result cannot be written; with --strict, 1 also if a field is unsupported.\n\n\
                       Examples:\n  sluicegate import kong kong.yaml -o gateway.yaml --report report.txt\n  \
                       deck gateway dump -o - | sluicegate import kong - -o gateway.yaml --report"
     )]
