@@ -24,7 +24,8 @@ use sluicegate_import::{
 pub(super) enum Command {
     /// Convert a configuration of nginx: a file with what it includes, or the output of nginx -T
     #[command(
-        after_help = "Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a directive is unsupported.\n\n\
+        after_help = "Exit code: 0 if there is a result, 1 if the source cannot be read or converted, 2 if the \
+                      result cannot be written; with --strict, 1 also if a directive is unsupported.\n\n\
                       Examples:\n  sluicegate import nginx /etc/nginx/nginx.conf > gateway.yaml\n  \
                       sluicegate import nginx /etc/nginx -o gateway.yaml --report report.txt\n  \
                       nginx -T | sluicegate import nginx - -o gateway.yaml --report\n  \
@@ -34,7 +35,8 @@ pub(super) enum Command {
     /// Convert a configuration of HAProxy
     #[command(
         after_help = "Variables of the environment in the file have the values that they have now.\n\n\
-                      Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a line is unsupported.\n\n\
+                      Exit code: 0 if there is a result, 1 if the source cannot be read or converted, 2 if the \
+                      result cannot be written; with --strict, 1 also if a line is unsupported.\n\n\
                       Examples:\n  sluicegate import haproxy /etc/haproxy/haproxy.cfg > gateway.yaml\n  \
                       sluicegate import haproxy /etc/haproxy -o gateway.yaml --report report.txt\n  \
                       cat *.cfg | sluicegate import haproxy - -o gateway.yaml --report"
@@ -43,29 +45,33 @@ pub(super) enum Command {
     /// Convert a declarative configuration of Kong
     #[command(
         after_help = "With -o, the keys of consumers are written to consumers.yaml beside the result, as their SHA-256.\n\n\
-                      Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\n\
+                      Exit code: 0 if there is a result, 1 if the source cannot be read or converted or \
+                      consumers.yaml cannot be written, 2 if the result cannot be written; with --strict, 1 also if a field is unsupported.\n\n\
                       Examples:\n  sluicegate import kong kong.yaml -o gateway.yaml --report report.txt\n  \
                       deck gateway dump -o - | sluicegate import kong - -o gateway.yaml --report"
     )]
     Kong(Args),
     /// Convert files of envoyproxy/ratelimit: descriptors become limits
     #[command(
-        after_help = "Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\nThe files do not say \
-                      what of a request a key such as user_id is. The report asks for it, and --key answers.\n\nExamples:\n  sluicegate \
+        after_help = "Exit code: 0 if there is a result, 1 if the source cannot be read or converted, 2 if the \
+                      result cannot be written; with --strict, 1 also if a field is unsupported.\n\nThe files do not say \
+                      which part of a request a key such as user_id is. The report lists such keys; --key says it.\n\nExamples:\n  sluicegate \
                       import ratelimit config/ -o gateway.yaml --report report.txt\n  sluicegate import ratelimit config.yaml --key \
                       user_id=header:X-User-Id --key database=query:db > gateway.yaml"
     )]
     Ratelimit(RatelimitArgs),
     /// Convert manifests of Kubernetes: Ingress with annotations of ingress-nginx, HTTPRoute, Gateway
     #[command(
-        after_help = "Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\nExamples:\n  kubectl \
+        after_help = "Exit code: 0 if there is a result, 1 if the source cannot be read or converted, 2 if the \
+                      result cannot be written; with --strict, 1 also if a field is unsupported.\n\nExamples:\n  kubectl \
                       get ingress,httproute,gateway,service -A -o yaml | sluicegate import kubernetes - -o gateway.yaml --report\n  \
                       sluicegate import kubernetes manifests/ -o gateway.yaml --report report.txt"
     )]
     Kubernetes(Args),
     /// Convert the dynamic configuration of Traefik, with its entry points if the static one is there, too
     #[command(
-        after_help = "Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\nExamples:\n  \
+        after_help = "Exit code: 0 if there is a result, 1 if the source cannot be read or converted, 2 if the \
+                      result cannot be written; with --strict, 1 also if a field is unsupported.\n\nExamples:\n  \
                       sluicegate import traefik /etc/traefik -o gateway.yaml --report report.txt\n  cat traefik.yml dynamic.yml | \
                       sluicegate import traefik - > gateway.yaml"
     )]
@@ -76,7 +82,7 @@ pub(super) enum Command {
 pub(super) struct RatelimitArgs {
     #[command(flatten)]
     args: Args,
-    /// What a key of descriptors is, as a key of limits: user_id=header:X-User-Id; may be repeated
+    /// The key of limits for a key of descriptors: user_id=header:X-User-Id; may be repeated
     #[arg(long, value_name = "NAME=KEY", value_parser = meaning)]
     key: Vec<(String, String)>,
 }
@@ -113,7 +119,7 @@ impl Files for Disk {
     fn read(&self, path: &str) -> Result<String, String> {
         let is_file = fs::metadata(path).map_err(|error| error.to_string())?.is_file();
         if !is_file {
-            return Err("it is not a regular file".to_owned()); // it may have no end
+            return Err("it is not a regular file".to_owned()); // a device or pipe may never end
         }
         let file = fs::File::open(path).map_err(|error| error.to_string())?;
         let mut bytes = Vec::new();
@@ -195,12 +201,13 @@ fn read_kong(args: &Args) -> Result<Imported, String> {
     Ok(found.imported)
 }
 
-/// Writes the file of consumers beside the result. It replaces none.
+/// Writes consumers.yaml beside the result. An existing file is not replaced.
 fn write_consumers(args: &Args, consumers: &[Consumer]) -> Result<(), String> {
     let Some(output) = &args.output else {
-        let shown = consumers.len();
+        let are = if consumers.len() == 1 { "consumer is" } else { "consumers are" };
         say(format_args!(
-            "{shown} consumers are not written: with -o FILE they are, to consumers.yaml beside it\n"
+            "{} {are} not written; -o FILE writes them to consumers.yaml beside FILE\n",
+            consumers.len()
         ));
         return Ok(());
     };
@@ -254,7 +261,7 @@ fn with_files(
     import(shown, &files)
 }
 
-/// The name and the text of a file; of standard input, which is called `piped`; or of the file `usual` in a folder.
+/// The name and the text of a file, of the file `usual` in a folder, or of standard input, whose name is `piped`.
 fn first_file(path: &Path, piped: &str, usual: &str) -> Result<(String, String), String> {
     if path.as_os_str() == "-" {
         let text =
@@ -280,7 +287,7 @@ fn finish(args: &Args, imported: &Imported) -> ExitCode {
         say(errors);
         return fail(
             FAILED,
-            "the result is not a valid gateway.yaml; this is a fault of the importer, please report it",
+            "the result is not a valid gateway.yaml; this is a bug of the importer, please report it",
         );
     }
     let folder = args.output.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
@@ -309,7 +316,7 @@ fn finish(args: &Args, imported: &Imported) -> ExitCode {
         _ if args.strict => ExitCode::from(INVALID),
         _ if args.report.is_none() => {
             say(
-                "--report says what became of each directive, and what to do instead of those that are unsupported\n",
+                "--report shows what became of each directive, and what to do about unsupported ones\n",
             );
             ExitCode::SUCCESS
         }
@@ -317,7 +324,7 @@ fn finish(args: &Args, imported: &Imported) -> ExitCode {
     }
 }
 
-/// Writes a file beside the one that it becomes, so that a gateway that watches it never reads a part.
+/// Replaces a file in one step, so that a gateway that watches it never reads a part of it.
 fn write_file(path: &Path, text: &str, force: bool) -> std::io::Result<()> {
     match fs::metadata(path) {
         Ok(known) if !known.is_file() => return fs::write(path, text), // such as /dev/stdout
@@ -328,12 +335,12 @@ fn write_file(path: &Path, text: &str, force: bool) -> std::io::Result<()> {
         }
         _ => {}
     }
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()); // behind a link the file is replaced, not the link
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()); // replaces the target of a symbolic link, not the link
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.{}.new", std::process::id()));
     let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path));
     if written.is_err() {
-        let _ = fs::remove_file(&beside); // it may not even be there
+        let _ = fs::remove_file(&beside); // it may not exist
     }
     written
 }
