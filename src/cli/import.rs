@@ -315,9 +315,7 @@ fn finish(args: &Args, imported: &Imported) -> ExitCode {
         0 => ExitCode::SUCCESS,
         _ if args.strict => ExitCode::from(INVALID),
         _ if args.report.is_none() => {
-            say(
-                "--report shows what became of each directive, and what to do about unsupported ones\n",
-            );
+            say("--report shows what became of each directive, and what to do about unsupported ones\n");
             ExitCode::SUCCESS
         }
         _ => ExitCode::SUCCESS,

@@ -133,7 +133,8 @@ impl RedisQueue {
         let mut known = self.durability.subscribe();
         let durability = tokio::time::timeout_at(until, known.wait_for(Option::is_some)).await;
         let durability = durability.ok().and_then(|known| *known.ok()?);
-        let unknown = || RedisQueueError::Away("it does not tell its persistence settings (CONFIG GET, INFO)".into());
+        let unknown =
+            || RedisQueueError::Away("it does not tell its persistence settings (CONFIG GET, INFO)".into());
         let confirmations = durability.ok_or_else(unknown)?.confirmations(CONFIRM_TIMEOUT);
         let (keys, left) = ([self.base.as_str()], until.saturating_duration_since(Instant::now()));
         let called = self.accepting.call_once_then(&ACCEPT, &keys, arguments, &confirmations, left);
