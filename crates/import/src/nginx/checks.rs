@@ -1,8 +1,10 @@
 //! What nginx checks before it serves a request, and the gateway does not as long as nobody has converted it by hand. A route with such a
 //! check denies everybody, so that nothing becomes public that nginx protects.
 
-use super::conditions::{Condition, condition, methods};
+use super::access::Lists;
+use super::conditions::{Condition, condition, excepted, methods};
 use super::context::{Context, Scope};
+use super::location::Location;
 use super::parse::Directive;
 
 /// Directives of `auth_…` that check nothing themselves.
@@ -62,7 +64,7 @@ fn is_script(name: &str) -> bool {
 
 /// Whether nginx runs the check before a `return` answers.
 fn is_before_return(directive: &Directive) -> bool {
-    matches!(directive.name.as_str(), "if" | "ssl_crl" | "ssl_ocsp")
+    matches!(directive.name.as_str(), "if" | "limit_except" | "ssl_crl" | "ssl_ocsp")
         || directive.name.contains("rewrite_by_lua")
 }
 
@@ -88,23 +90,49 @@ fn refuses(directive: &Directive) -> bool {
 
 /// Whether the block, or one inside of it, keeps anybody from anything.
 pub(super) fn is_protected(scope: &Scope<'_>) -> bool {
-    fn protects(directive: &Directive) -> bool {
-        let own = match directive.name.as_str() {
-            "deny" | "internal" | "limit_except" | "limit_req" | "limit_conn" => true,
-            "if" => refuses(directive),
-            "return" => directive.arg(0).parse::<u16>().is_ok_and(|status| status >= 400),
-            "ssl_verify_client" => directive.arg(0) != "off",
-            _ => instead(directive).is_some(),
-        };
-        own || directive.children().iter().any(protects)
-    }
     // Of the blocks around it, what is inherited: not other blocks.
     scope.outer().any(|directive| directive.block.is_none() && protects(directive))
-        || scope.innermost().iter().any(protects)
+        || scope.innermost().any(protects)
+}
+
+fn protects(directive: &Directive) -> bool {
+    let own = match directive.name.as_str() {
+        "deny" | "internal" | "limit_except" | "limit_req" | "limit_conn" => true,
+        "if" => refuses(directive),
+        "return" => directive.arg(0).parse::<u16>().is_ok_and(|status| status >= 400),
+        "ssl_verify_client" => directive.arg(0) != "off",
+        _ => instead(directive).is_some(),
+    };
+    own || directive.children().iter().any(protects)
+}
+
+/// Whether somebody may be admitted whom nginx keeps away, if this directive is not converted.
+pub(super) fn is_protection(directive: &Directive) -> bool {
+    let others = [
+        "allow",
+        "limit_req_zone",
+        "limit_conn_zone",
+        "satisfy",
+        "secure_link",
+        "secure_link_md5",
+        "secure_link_secret",
+        "server_name",
+        "valid_referers",
+    ];
+    match directive.name.as_str() {
+        "return" | "http" | "server" => false,
+        name => others.contains(&name) || protects(directive),
+    }
 }
 
 /// The checks of a location that are not converted. `server` is its server, with or without TLS.
-fn unconverted<'a>(scope: &Scope<'a>, server: &Scope<'a>, tls: bool) -> Vec<(&'a Directive, &'static str)> {
+fn unconverted<'a>(
+    location: &Location<'a>,
+    server: &Scope<'a>,
+    tls: bool,
+    lists: &Lists<'_>,
+) -> Vec<(&'a Directive, &'static str)> {
+    let scope = &location.scope;
     let mut found: Vec<_> = scope
         .in_force(&|directive| instead(directive).is_some() || directive.arg(0) == "off")
         .into_iter()
@@ -112,13 +140,15 @@ fn unconverted<'a>(scope: &Scope<'a>, server: &Scope<'a>, tls: bool) -> Vec<(&'a
         .filter(|(directive, _)| tls || !directive.name.starts_with("ssl_"))
         .collect();
     let except = "write a route with match: {methods: …} for the methods that are allowed, before this one";
-    found.extend(scope.own("limit_except").into_iter().map(|directive| (directive, except)));
+    let excepts = scope.own("limit_except").into_iter().filter(|directive| excepted(directive).is_none());
+    found.extend(excepts.map(|directive| (directive, except)));
     let of_server = server.own("if").into_iter().filter(|found| condition(found, tls).is_none());
-    let own = scope.own("if").into_iter().filter(|found| {
-        !matches!(condition(found, tls), Some((Condition::Never, _)))
-            && !server.own("if").iter().any(|other| std::ptr::eq(*other, *found))
-    });
-    let ifs = of_server.chain(own).filter(|found| refuses(found) && methods(found).is_none());
+    let decided =
+        |found: &Directive| matches!(condition(found, tls), Some((Condition::Always | Condition::Never, _)));
+    let own = location.ifs().filter(|found| !decided(found));
+    let ifs = of_server
+        .chain(own)
+        .filter(|found| refuses(found) && methods(found).is_none() && lists.by_geo(found).is_none());
     let instead = "write a route with match: {methods, headers, query, host} for the requests that are served, before this one";
     found.extend(ifs.map(|directive| (directive, instead)));
     found
@@ -126,14 +156,15 @@ fn unconverted<'a>(scope: &Scope<'a>, server: &Scope<'a>, tls: bool) -> Vec<(&'a
 
 /// Whether a route has to deny everybody because of a check that is not converted. `answered` is the route of a `return`.
 pub(super) fn close<'a>(
-    scope: &Scope<'a>,
+    location: &Location<'a>,
     server: &Scope<'a>,
     tls: bool,
     answered: bool,
+    lists: &Lists<'_>,
     cx: &mut Context,
 ) -> bool {
     let mut closed = false;
-    for (directive, instead) in unconverted(scope, server, tls) {
+    for (directive, instead) in unconverted(location, server, tls, lists) {
         if !answered || is_before_return(directive) {
             cx.unsupported(directive, format!("its routes deny everybody until you replace it: {instead}"));
             closed = true;
