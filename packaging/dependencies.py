@@ -38,5 +38,5 @@ def linked(target):
 
 
 def licence(package):
-    """The licence as an SPDX expression; crates of old write `/` for OR."""
+    """The licence as an SPDX expression; old crates write `/` for OR."""
     return (package["license"] or "").replace("/", " OR ").replace("  ", " ")

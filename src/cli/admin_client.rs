@@ -119,7 +119,7 @@ impl AdminClient {
         let value: Value = serde_json::from_str(&body).unwrap_or_default();
         match status {
             200 if value.is_null() => Err(format!(
-                "http://{} is no admin API: its answer to {path} is not JSON (see --admin)",
+                "http://{} is not an admin API: its answer to {path} is not JSON (see --admin)",
                 self.host
             )),
             200 => Ok(value),

@@ -34,7 +34,7 @@ pub(super) enum Command {
         #[command(flatten)]
         admin: AdminOptions,
     },
-    /// Print a request as JSON, with a token also the answer to it
+    /// Print a request as JSON; with a token, also the answer of the upstream
     #[command(after_help = "Example:\n  sluicegate queue get orders 0123456789abcdef0123456789abcdef")]
     Get {
         /// The limit whose queue it is
@@ -46,7 +46,7 @@ pub(super) enum Command {
         #[command(flatten)]
         admin: AdminOptions,
     },
-    /// Queue failed requests again, with all their attempts
+    /// Queue failed requests again, for `max_attempts` new attempts
     #[command(after_help = "Examples:\n  sluicegate queue retry orders --all\n  \
                             sluicegate queue retry orders 0123456789abcdef0123456789abcdef")]
     Retry(Change),

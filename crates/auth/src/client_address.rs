@@ -39,24 +39,27 @@ pub fn resolve(
     headers: &Headers,
 ) -> IpAddr {
     let peer = peer.to_canonical();
-    if !trusts(config, lists, peer) {
-        return peer;
+    match trusts(config, lists, peer) {
+        true => behind(config, lists, headers).unwrap_or(peer),
+        false => peer,
     }
+}
+
+/// The address of the client for which a trusted `peer` has sent a request; `None` if the header does not name one.
+pub fn behind(config: &ClientIpConfig, lists: &[Arc<AddressList>], headers: &Headers) -> Option<IpAddr> {
     let lines = headers.get_all(config.header.name()).rev();
     match &config.header {
         // A proxy that writes such a header writes it once, in the place of any that came in.
-        ForwardedHeader::Single(name) => headers.only(name).and_then(address).unwrap_or(peer),
+        ForwardedHeader::Single(name) => headers.only(name).and_then(address),
         // One address and no list: of several, a proxy that adds its own adds it last.
         ForwardedHeader::XRealIp => {
             let said = lines.take(1).flat_map(|line| line.rsplit(|b| *b == b',')).next();
-            said.and_then(address).unwrap_or(peer)
+            said.and_then(address)
         }
         ForwardedHeader::XForwardedFor => {
-            find(config, lists, peer, lines.flat_map(|line| line.rsplit(|b| *b == b',')).map(address))
+            find(config, lists, lines.flat_map(|line| line.rsplit(|b| *b == b',')).map(address))
         }
-        ForwardedHeader::Forwarded => {
-            find(config, lists, peer, lines.flat_map(Elements::of).map(forwarded_for))
-        }
+        ForwardedHeader::Forwarded => find(config, lists, lines.flat_map(Elements::of).map(forwarded_for)),
     }
 }
 
@@ -65,16 +68,15 @@ pub fn resolve(
 fn find(
     config: &ClientIpConfig,
     lists: &[Arc<AddressList>],
-    peer: IpAddr,
     mut hops: impl Iterator<Item = Option<IpAddr>>,
-) -> IpAddr {
+) -> Option<IpAddr> {
     if let Some(depth) = config.depth {
-        return hops.nth(depth - 1).flatten().unwrap_or(peer); // a depth is at least 1
+        return hops.nth(depth - 1).flatten(); // a depth is at least 1
     }
-    let mut client = peer;
+    let mut client = None;
     for hop in hops.take(MAX_HOPS) {
         let Some(address) = hop else { break };
-        client = address;
+        client = Some(address);
         if !trusts(config, lists, address) {
             break;
         }

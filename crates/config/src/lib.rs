@@ -66,6 +66,7 @@ pub use model::route::{
     Action, EncodedSlash, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig, UpstreamHeaders,
 };
 pub use model::rules::{RulesConfig, RulesService, RulesSource};
+pub use model::served::{ServedConfig, ServedProtocol};
 pub use model::store::{RedisAddress, RedisConfig, RedisServers, RedisTls};
 pub use model::sync::{Sync, SyncMode};
 pub use model::telemetry::OtlpConfig;

@@ -24,7 +24,7 @@ impl Durability {
     /// What the server says.
     ///
     /// # Errors
-    /// If it does not answer. What it refuses to say is not known.
+    /// If it does not answer. A setting that it refuses to tell counts as unknown.
     pub(crate) async fn of(line: &Line, within: Duration) -> Result<Self, CallError> {
         let ask = async |command: &Cmd| match line.command(command, within).await {
             Ok(value) => Ok(Some(value)),
@@ -85,7 +85,7 @@ impl Durability {
         }
     }
 
-    /// The commands that confirm that what was written is safe, as far as it is not safe at once: on disk, and on a replica.
+    /// The commands that confirm that a write is on disk and on a replica. None is needed for what the answer itself confirms.
     pub(crate) fn confirmations(self, within: Duration) -> Vec<Cmd> {
         let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         let mut commands = Vec::new();

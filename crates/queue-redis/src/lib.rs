@@ -8,16 +8,16 @@
 //!
 //! | key | type | |
 //! | --- | --- | --- |
-//! | `PREFIX:{queue:NAME}:figures` | hash | `length`, `bytes`, `failed`, `accepted`, `ended`, `turn`, that of the flow that was served last, and `clock`, the time when a gateway looked last |
+//! | `PREFIX:{queue:NAME}:figures` | hash | `length`, `bytes`, `failed`, `accepted`, `ended`, `turn`, that of the flow that was served last, and `clock`, the time of the latest call of a gateway |
 //! | `…:m:ID` | hash | a message; its values are short, so that Redis keeps it in one piece |
 //! | `…:request:ID`, `…:answer:ID` | string | its request until it has ended, and the answer to it |
 //! | `…:open`, `…:failed` | sorted set | the messages that have not ended, and the dead letters, by number |
 //! | `…:key:KEY` | sorted set | the messages of a key that have not ended, by number |
-//! | `…:ordered:KEY` | sorted set | those of them whose order counts: all but one are blocked |
+//! | `…:ordered:KEY` | sorted set | those of them that were queued with `order: key`: all but the first are blocked |
 //! | `…:waiting:CONSUMER` | sorted set | those of a consumer that wait for their turn, by the time when they are due |
 //! | `…:turns` | hash | the turn of each consumer who has messages waiting |
-//! | `…:ready`, `…:asleep` | sorted set | consumers by turn, and those of whom nothing is due by the time when it is |
-//! | `…:paused` | set | those of the latter who have no turn before that time, also with new messages |
+//! | `…:ready`, `…:asleep` | sorted set | consumers that have a message due, by turn; the others, by the time when the next one is due |
+//! | `…:paused` | set | those of the latter that get no turn before that time even if a new message comes |
 //! | `…:claimed`, `…:expiry`, `…:ended` | sorted set | messages by the end of their claim, of their time, and of their visibility |
 //! | `…:idempotency` | hash | digest of an `Idempotency-Key` → message |
 

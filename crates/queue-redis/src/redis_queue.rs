@@ -28,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The longest time for a confirmation: with `appendfsync everysec` the disk has what was written after a second or more.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
-/// So often a call is made that may be repeated.
+/// How many times a call that may be repeated is made at most.
 const ATTEMPTS: u32 = 3;
 
 type Result<T> = std::result::Result<T, RedisQueueError>;
@@ -38,7 +38,7 @@ type Result<T> = std::result::Result<T, RedisQueueError>;
 /// Any number of tasks and threads may use it. No call takes longer than some seconds; while no connection can be opened, calls fail at
 /// once. Dropping it ends its tasks. Times are milliseconds since 1970 on the clock of the caller.
 pub struct RedisQueue {
-    /// For all but what is accepted: confirmations of that make a connection wait.
+    /// For all calls except [`accept`](Self::accept), whose confirmations make the calls behind them wait.
     line: Arc<Line>,
     accepting: Arc<Line>,
     base: String,
@@ -64,7 +64,7 @@ impl RedisQueue {
         let (line, accepting) = (Arc::new(Line::default()), Arc::new(Line::default()));
         let durability = watch::Sender::new(None);
         let mut tasks = JoinSet::new();
-        // A confirmation makes everything behind it wait, also the check whether the server answers.
+        // A confirmation delays every command behind it, including the check whether the server answers.
         let patient = Settings { timeout: settings.timeout.max(ACCEPT_TIMEOUT), ..settings.clone() };
         for (line, settings) in [(&line, settings.clone()), (&accepting, patient)] {
             tasks.spawn(keep(Arc::clone(line), Locator::new(settings, *clock, &tag)));
@@ -116,7 +116,7 @@ impl RedisQueue {
                 let id = first.parse().map_err(|_| RedisQueueError::Content("an id was expected"))?;
                 let state = items.state()?;
                 let (ahead, of_key, is_duplicate) = (items.number()?, items.number()?, items.number()? == 1);
-                // What an attempt of this call has stored is no duplicate.
+                // A message that an earlier attempt of this same call has stored is not a duplicate.
                 Ok(Ok(Accepted {
                     id,
                     state,
@@ -133,7 +133,8 @@ impl RedisQueue {
         let mut known = self.durability.subscribe();
         let durability = tokio::time::timeout_at(until, known.wait_for(Option::is_some)).await;
         let durability = durability.ok().and_then(|known| *known.ok()?);
-        let unknown = || RedisQueueError::Away("it does not say how safe a request is".into());
+        let unknown =
+            || RedisQueueError::Away("it does not tell its persistence settings (CONFIG GET, INFO)".into());
         let confirmations = durability.ok_or_else(unknown)?.confirmations(CONFIRM_TIMEOUT);
         let (keys, left) = ([self.base.as_str()], until.saturating_duration_since(Instant::now()));
         let called = self.accepting.call_once_then(&ACCEPT, &keys, arguments, &confirmations, left);

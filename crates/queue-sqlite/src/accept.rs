@@ -1,4 +1,4 @@
-//! Messages are stored.
+//! Stores messages.
 
 use std::collections::hash_map::Entry;
 
@@ -22,7 +22,7 @@ struct Known {
 
 impl Transaction<'_> {
     /// Stores a message, unless it is there already: a caller that does not know whether an earlier call succeeded repeats it.
-    /// Figures and flows know of it after [`arrived`](Self::arrived).
+    /// It counts in the figures and the flows only after [`arrived`](Self::arrived).
     pub(crate) fn accept<'m>(
         &mut self,
         arrivals: &mut Arrivals<'m>,
@@ -34,7 +34,7 @@ impl Transaction<'_> {
             if !is_over {
                 return self.duplicate(&known);
             }
-            // The client has a right to try again.
+            // The client may send it again.
             self.has_changed = true;
             self.statements.forget_idempotency.execute([&known.id.0[..]])?;
         }
@@ -68,7 +68,7 @@ impl Transaction<'_> {
         Ok(Ok(Accepted { id: message.id, state, ahead, of_key: before, is_duplicate: false }))
     }
 
-    /// Writes what messages that were stored change of their queues.
+    /// Writes the figures and flows that the stored messages change.
     pub(crate) fn arrived(&mut self, arrivals: &mut Arrivals<'_>) -> rusqlite::Result<()> {
         for (limit, (_, count)) in arrivals.queues.drain() {
             if count.accepted > 0 {

@@ -22,7 +22,7 @@ pub(crate) struct Count {
     pub(crate) ended: i64,
 }
 
-/// What messages that are stored one after the other have in common: it is read once, and what they change is written once.
+/// The rows that several messages of one transaction change: each is read once and written once.
 #[derive(Default)]
 pub(crate) struct Arrivals<'m> {
     /// The figures of each queue, and what the messages add to them.

@@ -7,7 +7,7 @@ use crate::job::Times;
 use crate::rows::{id, signed, unsigned};
 use crate::transaction::Transaction;
 
-/// The largest number of flows and messages that a call looks at in vain. The rest is left to the next call.
+/// The largest number of flows and messages without a result that one call looks at. The rest is left to the next call.
 const MAX_IN_VAIN: usize = 1_000;
 
 /// A message that is due.
@@ -84,7 +84,7 @@ impl Transaction<'_> {
         self.statements.remove_flow.execute((limit, &claimed.consumer))?;
         self.statements.set_turn.execute((limit, turn))?;
         let request = "SELECT request FROM requests WHERE number = ?1";
-        // It is there, unless somebody else has edited the file.
+        // It is missing only if another program has changed the file.
         let request = self.connection.query_row(request, [number], |row| row.get(0)).optional()?;
         claimed.request = request.unwrap_or_default();
         Ok(claimed)
@@ -97,7 +97,7 @@ impl Transaction<'_> {
         match due.optional()? {
             Some(due) => self.statements.put_to_sleep.execute((limit, consumer, due))?,
             None => self.connection.execute(
-                "DELETE FROM flows WHERE lim = ?1 AND consumer = ?2", // somebody else has edited the file
+                "DELETE FROM flows WHERE lim = ?1 AND consumer = ?2", // another program has changed the file
                 (limit, consumer),
             )?,
         };

@@ -1,4 +1,4 @@
-//! Attempts end, and messages leave the queue in other ways.
+//! Ends attempts, and removes messages from the queue in other ways.
 
 use sluicegate_queue::{Cancelled, DeadLetters, End, Id, LONGEST_WAIT, MAX_DEAD_LETTERS, Overdue, State};
 
@@ -149,7 +149,7 @@ impl Transaction<'_> {
         Ok(woken as u64)
     }
 
-    /// Has messages tried again whose attempt a process took along that has ended. Their attempts count.
+    /// Queues the messages again that an earlier process was sending when it ended. Those attempts count.
     pub(crate) fn recover(&mut self) -> rusqlite::Result<u64> {
         let names = self.names("SELECT id FROM messages WHERE state = 2 ORDER BY number", ())?;
         for id in &names {

@@ -4,7 +4,7 @@ use rusqlite::Row;
 use rusqlite::types::{FromSqlError, Type};
 use sluicegate_queue::{Id, State};
 
-/// A number that is never negative. A negative one, which somebody else wrote, is zero.
+/// A number that is never negative. A negative one, which only another program can have written, is read as zero.
 pub(crate) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

@@ -22,7 +22,7 @@ const TABLES: &str = "
         accepted INTEGER NOT NULL,
         expires INTEGER NOT NULL,
         attempts INTEGER NOT NULL,
-        claims INTEGER NOT NULL,    -- attempts and those that were released: the number of the last claim
+        claims INTEGER NOT NULL,    -- the number of the last claim: attempts and released claims
         size INTEGER NOT NULL,
         ended INTEGER,
         keep_until INTEGER,             -- when a message that has ended is removed

@@ -8,11 +8,11 @@ use crate::id::Id;
 pub struct Message {
     /// Its name.
     pub id: Id,
-    /// The limit whose pace it is delivered at: a queue for each.
+    /// The limit at whose rate it is delivered. Each limit has its own queue.
     pub limit: String,
     /// The key that it has under that limit.
     pub key: Vec<u8>,
-    /// Who shares the queue fairly: each consumer's messages are delivered in turn with those of others.
+    /// The consumer of the fair queue: the messages of all consumers are delivered in turns.
     pub consumer: String,
     /// A digest of the credential and the key that it was accepted with: who may see and cancel it.
     pub owner: [u8; 32],
@@ -55,10 +55,10 @@ pub struct Bounds {
     pub max_bytes: u64,
 }
 
-/// So many dead letters are queued again or removed by one call, so that others do not wait for long.
+/// The most dead letters that one call queues again or removes, so that other calls do not wait for long.
 pub const MAX_DEAD_LETTERS: u64 = 1_000;
 
-/// So far the messages of a key are counted that are ahead of a new one.
+/// The largest count of messages of a key that are ahead of a new one.
 pub const MAX_OF_KEY: u64 = 100;
 
 /// A message is stored.
@@ -118,12 +118,12 @@ pub struct Claims {
     pub next_due: Option<u64>,
 }
 
-/// Messages whose time was over.
+/// What one call has done to messages whose time was over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overdue {
-    /// So many ended.
+    /// How many ended because of that.
     pub expired: u64,
-    /// So many had ended, and were removed.
+    /// How many had ended long ago, and were removed.
     pub removed: u64,
 }
 

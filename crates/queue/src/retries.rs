@@ -7,11 +7,12 @@ const FIRST: u64 = 1_000;
 /// The longest pause.
 const LONGEST: u64 = 300_000;
 
-/// The longest time, in milliseconds, for which a message or a consumer is not looked at. A later time was written while the clock was
-/// ahead; it counts as past.
-pub const LONGEST_WAIT: u64 = 3_600_000;
+/// The longest time, in milliseconds, until a message or a consumer is looked at. A later time was written while the clock was
+/// ahead, and counts as past.
+pub const LONGEST_WAIT: u64 = 600_000;
+const _: () = assert!(LONGEST_WAIT > LONGEST + LONGEST / 4);
 
-/// How often a message is tried.
+/// How often a message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retries {
     /// The largest number of attempts, at least 1.

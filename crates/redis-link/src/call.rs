@@ -52,8 +52,8 @@ impl Line {
         self.run(&scripted(script, keys, arguments), false, Instant::now() + within).await
     }
 
-    /// Calls a script that is never executed twice, and then sends commands on the same connection, such as WAIT: they answer
-    /// for what the script has written.
+    /// Calls a script that is never executed twice, and then sends commands on the same connection. A command such as WAIT
+    /// answers only for the writes of its connection.
     ///
     /// # Errors
     /// See [`CallError`]; it takes no longer than `within`.
@@ -75,7 +75,7 @@ impl Line {
                 Ok(value) => {
                     let mut answers = Vec::with_capacity(then.len());
                     for command in then {
-                        // The answer to the script has come: whatever happens now, it was executed.
+                        // The script has answered, so it was executed, whatever happens to these commands.
                         let answer =
                             attempt(&link, command.clone(), until).await.map_err(|failed| match failed {
                                 Attempt::Refused(why) => CallError::Unanswered(why),

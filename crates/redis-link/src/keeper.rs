@@ -10,9 +10,9 @@ use tokio::time::{Instant, timeout};
 use crate::call::one_line;
 use crate::link::{Line, Link, PING_INTERVAL, State, pause, ping_timeout};
 
-/// So many checks go by between two questions to the sentinels.
+/// How many checks pass between two questions to the sentinels.
 const CHECKS_PER_QUESTION: u32 = 2;
-/// A connection that lasted so long is opened again at once, and only then after a pause.
+/// A connection that lasted this long is first opened again without a pause.
 const STABLE_AFTER: Duration = Duration::from_secs(1);
 /// The pause after the server refused the credentials: an operator must act.
 const REFUSED_PAUSE: Duration = Duration::from_secs(2);
@@ -49,11 +49,11 @@ async fn open(locator: &mut Locator) -> RedisResult<Link> {
     Ok(Link::new(address, channel))
 }
 
-/// Returns when the connection is of no use any more, and why.
+/// Returns why the connection is unusable, as soon as it is.
 async fn watch_over(link: &Link, locator: &mut Locator) -> String {
     let mut checks = 0;
     loop {
-        // Whoever has waited for an answer in vain makes the check come earlier.
+        // A call that got no answer in time starts the check earlier.
         _ = timeout(PING_INTERVAL, link.doubted.notified()).await;
         if let Some(why) = link.fault() {
             return why;
@@ -85,10 +85,10 @@ async fn check(link: &Link, locator: &Locator) -> RedisResult<()> {
     }
 }
 
-/// Whether somebody who should know names another server. Nobody who answers is nobody who says so.
+/// Whether the sentinels name another server. If none answers, the master is unknown, which is not a move.
 async fn has_moved(link: &Link, locator: &mut Locator) -> bool {
     let named: RedisResult<Address> = match &locator.settings().servers {
-        // The server says it itself, when it is asked for something.
+        // Without sentinels the server itself says so in its answer to a command.
         sluicegate_counters_redis::Deployment::Sentinel { .. } => locator.find().await,
         _ => return false,
     };

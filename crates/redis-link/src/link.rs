@@ -18,7 +18,7 @@ pub struct Link {
     pub channel: MultiplexedConnection,
     /// Why it is of no use any more.
     fault: OnceLock<String>,
-    /// Notified when it is of no use, or a call has waited in vain.
+    /// Notified when it is unusable, or a call got no answer in time.
     pub doubted: Notify,
     /// Why it is broken: no answer comes any more.
     broken_by: OnceLock<String>,
@@ -67,7 +67,7 @@ impl Link {
 /// The state of the connection.
 #[derive(Clone)]
 pub enum State {
-    /// It is being opened, and the last attempt did not fail. It is worth waiting for.
+    /// It is being opened, and the last attempt did not fail. Calls wait for it.
     Opening,
     /// Calls can be made.
     Up(Arc<Link>),
@@ -97,7 +97,7 @@ impl Line {
         self.state.subscribe()
     }
 
-    /// A connection of use, waited for until `until` at most. An attempt that failed just now is not waited for.
+    /// The connection. Waits for it until `until` at most, and not at all if the last attempt to open it has failed.
     ///
     /// # Errors
     /// Why there is none.

@@ -22,7 +22,8 @@ pub(super) enum Command {
     /// Convert a configuration of nginx: a file with what it includes, or the output of nginx -T
     #[command(
         override_usage = "sluicegate import nginx <PATH> [OPTIONS]",
-        after_help = "Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a directive is unsupported.\n\n\
+        after_help = "Exit code: 0 if there is a result, 1 if the source cannot be read or converted, 2 if the \
+                      result cannot be written; with --strict, 1 also if a directive is unsupported.\n\n\
                       Examples:\n  sluicegate import nginx /etc/nginx/nginx.conf > gateway.yaml\n  \
                       sluicegate import nginx /etc/nginx -o gateway.yaml --report report.txt\n  \
                       nginx -T | sluicegate import nginx - -o gateway.yaml --report\n  \
@@ -33,7 +34,8 @@ pub(super) enum Command {
     #[command(
         override_usage = "sluicegate import haproxy <PATH> [OPTIONS]",
         after_help = "Variables of the environment in the file have the values that they have now.\n\n\
-                      Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a line is unsupported.\n\n\
+                      Exit code: 0 if there is a result, 1 if the source cannot be read or converted, 2 if the \
+                      result cannot be written; with --strict, 1 also if a line is unsupported.\n\n\
                       Examples:\n  sluicegate import haproxy /etc/haproxy/haproxy.cfg > gateway.yaml\n  \
                       sluicegate import haproxy /etc/haproxy -o gateway.yaml --report report.txt\n  \
                       cat *.cfg | sluicegate import haproxy - -o gateway.yaml --report"
@@ -43,7 +45,8 @@ pub(super) enum Command {
     #[command(
         override_usage = "sluicegate import kong <PATH> [OPTIONS]",
         after_help = "With -o, the keys of consumers are written to consumers.yaml beside the result, as their SHA-256.\n\n\
-                      Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\n\
+                      Exit code: 0 if there is a result, 1 if the source cannot be read or converted, 2 if the \
+                      result cannot be written; with --strict, 1 also if a field is unsupported.\n\n\
                       Examples:\n  sluicegate import kong kong.yaml -o gateway.yaml --report report.txt\n  \
                       deck gateway dump -o - | sluicegate import kong - -o gateway.yaml --report"
     )]
@@ -51,8 +54,9 @@ pub(super) enum Command {
     /// Convert files of envoyproxy/ratelimit: descriptors become limits
     #[command(
         override_usage = "sluicegate import ratelimit <PATH> [OPTIONS]",
-        after_help = "Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\nThe files do not say \
-                      what of a request a key such as user_id is. The report asks for it, and --key answers.\n\nExamples:\n  sluicegate \
+        after_help = "Exit code: 0 if there is a result, 1 if the source cannot be read or converted, 2 if the \
+                      result cannot be written; with --strict, 1 also if a field is unsupported.\n\nThe files do not say \
+                      which part of a request a key such as user_id is. The report lists such keys; --key says it.\n\nExamples:\n  sluicegate \
                       import ratelimit config/ -o gateway.yaml --report report.txt\n  sluicegate import ratelimit config.yaml --key \
                       user_id=header:X-User-Id --key database=query:db > gateway.yaml"
     )]
@@ -60,7 +64,8 @@ pub(super) enum Command {
     /// Convert manifests of Kubernetes: Ingress with annotations of ingress-nginx, HTTPRoute, Gateway
     #[command(
         override_usage = "sluicegate import kubernetes <PATH> [OPTIONS]",
-        after_help = "Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\nExamples:\n  kubectl \
+        after_help = "Exit code: 0 if there is a result, 1 if the source cannot be read or converted, 2 if the \
+                      result cannot be written; with --strict, 1 also if a field is unsupported.\n\nExamples:\n  kubectl \
                       get ingress,httproute,gateway,service -A -o yaml | sluicegate import kubernetes - -o gateway.yaml --report\n  \
                       sluicegate import kubernetes manifests/ -o gateway.yaml --report report.txt"
     )]
@@ -68,7 +73,8 @@ pub(super) enum Command {
     /// Convert the dynamic configuration of Traefik, with its entry points if the static one is there, too
     #[command(
         override_usage = "sluicegate import traefik <PATH> [OPTIONS]",
-        after_help = "Exit code: 0 if there is a result, 1 if not; with --strict, 1 also if a field is unsupported.\n\nExamples:\n  \
+        after_help = "Exit code: 0 if there is a result, 1 if the source cannot be read or converted, 2 if the \
+                      result cannot be written; with --strict, 1 also if a field is unsupported.\n\nExamples:\n  \
                       sluicegate import traefik /etc/traefik -o gateway.yaml --report report.txt\n  cat traefik.yml dynamic.yml | \
                       sluicegate import traefik - > gateway.yaml"
     )]
@@ -79,7 +85,7 @@ pub(super) enum Command {
 pub(super) struct RatelimitArgs {
     #[command(flatten)]
     args: Args,
-    /// What a key of descriptors is, as a key of limits: user_id=header:X-User-Id; may be repeated
+    /// The key of limits for a key of descriptors: user_id=header:X-User-Id; may be repeated
     #[arg(long, value_name = "NAME=KEY", value_parser = meaning)]
     key: Vec<(String, String)>,
 }

@@ -21,7 +21,7 @@ pub(super) fn finish(args: &Args, imported: &Imported, consumers: &[Consumer]) -
         say(errors);
         return fail(
             FAILED,
-            "the result is not a valid gateway.yaml; this is a fault of the importer, please report it",
+            "the result is not a valid gateway.yaml; this is a bug of the importer, please report it",
         );
     }
     let folder = args.output.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
@@ -44,9 +44,7 @@ pub(super) fn finish(args: &Args, imported: &Imported, consumers: &[Consumer]) -
         0 => ExitCode::SUCCESS,
         _ if args.strict => ExitCode::from(INVALID),
         _ if args.report.is_none() => {
-            say(
-                "--report says what became of each directive, and what to do instead of those that are unsupported\n",
-            );
+            say("--report shows what became of each directive, and what to do about unsupported ones\n");
             ExitCode::SUCCESS
         }
         _ => ExitCode::SUCCESS,
@@ -76,10 +74,13 @@ fn write(args: &Args, imported: &Imported, consumers: &[Consumer]) -> Result<(),
     match beside {
         Some(path) => write_consumers(&path, consumers).map_err(|error| cannot(&path, &error))?,
         None if consumers.is_empty() => {}
-        None => say(format_args!(
-            "{} consumers are not written: with -o FILE they are, to consumers.yaml beside it\n",
-            consumers.len()
-        )),
+        None => {
+            let are = if consumers.len() == 1 { "consumer is" } else { "consumers are" };
+            say(format_args!(
+                "{} {are} not written; -o FILE writes them to consumers.yaml beside FILE\n",
+                consumers.len()
+            ));
+        }
     }
     let text = match args.json {
         true => serde_json::to_string_pretty(&imported.report).map_err(|error| error.to_string())? + "\n",
@@ -93,22 +94,22 @@ fn write(args: &Args, imported: &Imported, consumers: &[Consumer]) -> Result<(),
     Ok(())
 }
 
-/// Writes a file beside the one that it becomes, so that a gateway that watches it never reads a part.
+/// Replaces a file in one step, so that a gateway that watches it never reads a part of it.
 fn write_file(path: &Path, text: &str) -> Result<(), Error> {
     if fs::metadata(path).is_ok_and(|known| !known.is_file()) {
         return fs::write(path, text); // such as /dev/stdout
     }
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()); // behind a link the file is replaced, not the link
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()); // replaces the target of a symbolic link, not the link
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.{}.new", std::process::id()));
     let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path));
     if written.is_err() {
-        let _ = fs::remove_file(&beside); // it may not even be there
+        let _ = fs::remove_file(&beside); // it may not exist
     }
     written
 }
 
-/// Writes the file of consumers. It replaces none.
+/// Writes consumers.yaml. An existing file is not replaced.
 fn write_consumers(path: &Path, consumers: &[Consumer]) -> Result<(), Error> {
     let mut text = String::new();
     for consumer in consumers {

@@ -16,7 +16,7 @@ impl Files for Disk {
     fn read(&self, path: &str) -> Result<String, String> {
         let is_file = fs::metadata(path).map_err(|error| error.to_string())?.is_file();
         if !is_file {
-            return Err("it is not a regular file".to_owned()); // it may have no end
+            return Err("it is not a regular file".to_owned()); // a device or pipe may never end
         }
         text(fs::File::open(path).map_err(|error| error.to_string())?)
     }
@@ -90,7 +90,7 @@ fn text(source: impl Read) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The name and the text of a file; of standard input, which is called `shown`; or of the file `usual` in a folder.
+/// The name and the text of a file, of the file `usual` in a folder, or of standard input, whose name is `shown`.
 pub(super) fn first_file(path: &Path, shown: &str, usual: &str) -> Result<(String, String), String> {
     if path.as_os_str() == "-" {
         return Ok((shown.to_owned(), piped()?));

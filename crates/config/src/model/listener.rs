@@ -11,6 +11,7 @@ use crate::language::secret::Secret;
 use crate::model::listen_address::ListenAddress;
 use crate::model::reference::Reference;
 use crate::model::serialize::{client_auth, seconds, text, texts};
+use crate::model::served::ServedConfig;
 use crate::read::at::{At, FileRef};
 
 /// An address that serves clients.
@@ -29,6 +30,9 @@ pub struct ListenerConfig {
     pub max_connections: u64,
     /// Connections at once of one client address; `None` for the default, which leaves this machine alone.
     pub max_connections_per_ip: Option<u64>,
+    /// How it decides on the requests of another proxy; `None` if it serves clients itself.
+    #[serde(flatten)]
+    pub served: Option<ServedConfig>,
 }
 
 /// How a listener speaks TLS.

@@ -25,6 +25,7 @@ pub(crate) mod rewrite;
 pub(crate) mod route;
 pub(crate) mod rules;
 pub(crate) mod serialize;
+pub(crate) mod served;
 pub(crate) mod store;
 pub(crate) mod sync;
 pub(crate) mod telemetry;

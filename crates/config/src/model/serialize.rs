@@ -118,6 +118,14 @@ pub(crate) fn status<S: Serializer>(status: &StatusCode, serializer: S) -> Resul
     serializer.serialize_u16(status.as_u16())
 }
 
+/// A status as its number, if there is one.
+pub(crate) fn status_or_null<S: Serializer>(
+    status: &Option<StatusCode>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    status.map(|status| status.as_u16()).serialize(serializer)
+}
+
 /// Statuses as their numbers.
 pub(crate) fn statuses<S: Serializer>(statuses: &[StatusCode], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(statuses.iter().map(StatusCode::as_u16))

@@ -58,7 +58,8 @@ mapping! {
         /// created; in Redis none, and then such keys are not stored.
         #[schemars(with = "Option<hints::File>")]
         key_file: RawText,
-        /// The only headers that are stored, besides Content-Type. Default: all, without credentials.
+        /// The only headers that are stored, besides Content-Type, Content-Encoding, Host and Idempotency-Key. Default: all, without
+        /// credentials.
         #[schemars(with = "Option<Vec<hints::Header>>")]
         headers: Vec<At<RawText>>,
     }

@@ -69,7 +69,7 @@ pub fn parse(text: &str) -> Result<Node, Problem> {
 
 impl Node {
     /// What kind of value this is, for "expected …, found …".
-    pub(crate) fn kind(&self) -> String {
+    pub fn kind(&self) -> String {
         match &self.value {
             Value::Scalar(text) if text.chars().count() <= 60 => format!("`{text}`"),
             Value::Scalar(_) => "a text".to_owned(),

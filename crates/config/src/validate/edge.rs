@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::checks::{check_name, empty, in_range, missing, secret, value, word};
 use super::section::Section;
+use super::served;
 use super::tls;
 use super::upstream::unix_path;
 use crate::language::host_name::host_name;
@@ -69,6 +70,7 @@ pub(super) fn listeners(raw: &RawConfig, folder: Folder<'_>, report: &mut Report
                     .help(format!("the first one is on line {}", at.at.line)),
             );
         }
+        let served = served::served(raw, tls.as_ref(), report);
         let listener = address.map(|address| ListenerConfig {
             name: name.value.clone(),
             address,
@@ -76,6 +78,7 @@ pub(super) fn listeners(raw: &RawConfig, folder: Folder<'_>, report: &mut Report
             proxy_protocol: raw.proxy_protocol.as_ref().is_some_and(|on| on.value),
             max_connections: max_connections.unwrap_or(CONNECTIONS),
             max_connections_per_ip: per_ip,
+            served,
         });
         all.push(name.clone(), listener);
     }

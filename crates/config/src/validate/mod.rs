@@ -33,6 +33,7 @@ mod regions;
 mod route;
 mod rules;
 mod section;
+mod served;
 mod shape;
 mod share;
 mod shared;

@@ -13,6 +13,7 @@ use super::header_settings::rate_limit_headers;
 use super::lists::of_route;
 use super::matching::matches;
 use super::overload;
+use super::served::check_limit;
 use super::template::Names;
 use super::{shape, uri};
 use crate::Part;
@@ -186,6 +187,9 @@ fn limits(raw: &RawRoute, known: &Known<'_>, matches: Option<&Match>, report: &m
                     .help(format!("match a path with {{{param}}}, such as /items/{{{param}}}")),
                 );
             }
+        }
+        if let Some(matches) = matches {
+            check_limit(name, limit, matches, known.listeners, report);
         }
         limits.push(reference);
         if limit.shared && limit.mode != Mode::Off {

@@ -131,13 +131,13 @@ fn paths() -> Value {
         },
         "/queues/{limit}/requests/{id}": {
             "parameters": [in_path("limit"), in_path("id")],
-            "get": with(object("A queued request and what became of it"), &[
+            "get": with(object("A queued request and its outcome; the answer of the upstream only with a token"), &[
                 ("404", "There is no such queue or request"),
                 ("503", "The queue cannot be read"),
             ]),
         },
         "/queues/{limit}/retry": queue_change("Dead letters are queued again"),
-        "/queues/{limit}/drop": queue_change("Dead letters are removed, or a request that waits is"),
+        "/queues/{limit}/drop": queue_change("Dead letters are removed, or a request that waits is cancelled"),
         "/reload": {
             "post": secured(with(object("The configuration is in force"), &[("422", "It has errors")])),
         },

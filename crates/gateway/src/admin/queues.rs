@@ -132,7 +132,7 @@ impl Admin {
         Ok(reply(&json!({ "requests": requests, "next": next })))
     }
 
-    /// A request. The answer of the upstream belongs to its client: only who has a token sees it.
+    /// A request. The answer of the upstream may be confidential, so it is shown only with a token.
     async fn one_queued(&self, limit: &str, id: &str, may_read: bool) -> Result<Answer, Answer> {
         let queue = self.known_queue(limit)?;
         let entry = self.entry(&queue, id).await?;

@@ -26,7 +26,7 @@ use sluicegate_wire::{Headers, RequestHead, RequestTarget};
 const MAX_PAUSE: u64 = 60_000;
 /// The group of deadlines that belongs to no listener.
 const NO_GROUP: u64 = u64::MAX;
-/// The pause of a consumer whose request no server took, in milliseconds.
+/// The pause of a consumer after no server took its request, in milliseconds.
 const AFTER_UNSENT: u64 = 1_000;
 /// The pause after the end of an attempt could not be written.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
@@ -77,7 +77,7 @@ impl Attempt {
             return None;
         }
         let (Some(request), Some(head)) = (request, head) else {
-            self.fail("what is stored of it cannot be read by this release".to_owned()).await;
+            self.fail("this release cannot read the stored request".to_owned()).await;
             return None;
         };
         let keys = request.keys(sealed.as_ref());
@@ -88,11 +88,11 @@ impl Attempt {
         let delivery =
             Delivery { connection: &connection, head, body, id, answers, limit: self.queue.state.limit() };
         let decided = |deferred: Option<Deferred>| {
-            // Nobody waits for it if the queue is not served any more.
+            // The queue is not served any more, so the result is not needed.
             _ = verdict.send(deferred.map_or(Verdict::Admitted, Verdict::Deferred));
         };
         let outcome = tokio::select! {
-            biased; // nothing is sent if the claim is lost before
+            biased; // a lost claim is noticed first: nothing is sent then
             // Another gateway makes the attempt.
             () = hold.lost(self.services.process.clock) => return None,
             () = self.queue.state.cut.notified() => None,
@@ -161,7 +161,7 @@ impl Attempt {
         self.end(End::Failed { reason }).await;
     }
 
-    /// Writes how the attempt ended, as often as it takes.
+    /// Writes how the attempt ended. Repeats that until it succeeds.
     async fn end(self, end: End) {
         let state = &self.queue.state;
         let claim = (self.claimed.id, self.claimed.claim);
@@ -173,14 +173,14 @@ impl Attempt {
                 Err(error) if error.is_handed_over() => break,
                 Err(error) => {
                     state.counts.count(QueueEvent::Error);
-                    state.warn(now, &format!("were sent, and that cannot be written: {error}"));
+                    state.warn(now, &format!("were sent, but the outcome cannot be written: {error}"));
                     tokio::time::sleep(AFTER_ERROR).await;
                 }
             }
         }
     }
 
-    /// The head that is sent; `None` if it is no valid one.
+    /// The head that is sent; `None` if it is not valid.
     fn head(&self, request: &StoredRequest, sealed: Option<&Sealed>) -> Option<RequestHead> {
         let mut headers = Headers::new();
         let credentials = sealed.map(|sealed| &sealed.headers);
@@ -203,7 +203,7 @@ impl Attempt {
     }
 }
 
-/// The connection that a request came by, as far as it is stored.
+/// The connection on which a request came, as far as it is stored.
 fn connection(
     services: &Services,
     (listener, peer, tls): (String, SocketAddr, Option<StoredTls>),

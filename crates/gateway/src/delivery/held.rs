@@ -1,4 +1,4 @@
-//! Attempts that this gateway holds. Other gateways make those anew that it does not renew in time.
+//! The attempts that this gateway holds. If it does not renew one in time, another gateway sends the request again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use sluicegate_base::clock::Clock;
 
 /// How often attempts are renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(3);
-/// An attempt is given up so long before another gateway may make it: the clocks of two machines run alike, but not equally.
+/// How long before its claim ends an attempt is given up: the clocks of two machines do not run equally fast.
 const MARGIN: Duration = Duration::from_secs(3);
 
 /// The attempts that a gateway holds.
@@ -21,7 +21,7 @@ pub(super) struct Held(RefCell<HashMap<(Id, u64), Rc<Hold>>>);
 
 /// One attempt.
 pub(super) struct Hold {
-    /// Until when nobody else makes it; `None` for ever.
+    /// Until when no other gateway may send the request; `None` if no other gateway has the queue.
     until: Cell<Option<Instant>>,
 }
 
@@ -43,7 +43,7 @@ impl Held {
         self.0.borrow().len()
     }
 
-    /// Renews all of them, again and again.
+    /// Renews all of them every few seconds.
     pub(super) async fn keep(&self, state: &QueueState, clock: Clock) {
         loop {
             tokio::time::sleep(RENEW_EVERY).await;
@@ -52,7 +52,7 @@ impl Held {
                 continue;
             }
             let begun = instant(clock);
-            let Ok(renewed) = state.renew(&claims).await else { continue }; // those in need are given up in time
+            let Ok(renewed) = state.renew(&claims).await else { continue }; // `lost` gives up each attempt before its claim ends
             let holds = self.0.borrow();
             for (claim, is_held) in claims.iter().zip(renewed) {
                 if let Some(hold) = holds.get(claim) {

@@ -24,7 +24,7 @@ use sluicegate_base::boxed_future::spawn_local;
 use sluicegate_base::critical_task::CriticalTasks;
 use sluicegate_base::queue_event::QueueEvent;
 
-/// The longest sleep while nothing happens: figures are read, and what has expired is removed, so often.
+/// The longest sleep while nothing happens, and the interval at which figures are read and expired requests are removed.
 const CARE: Duration = Duration::from_secs(1);
 /// The longest sleep while other gateways may accept requests for the same queue, or while it is paused.
 const POLL: Duration = Duration::from_millis(100);
@@ -32,12 +32,12 @@ const POLL: Duration = Duration::from_millis(100);
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// The most requests that are claimed at a time.
 const MAX_BATCH: usize = 32;
-/// After so many requests in a row that no server took, the queue is paused.
+/// The queue is paused after this many requests in a row that no server took.
 const MAX_UNSENT: u32 = 8;
-/// That pause, in milliseconds; it doubles up to the longest.
+/// That pause, in milliseconds; it doubles up to `LONGEST_PAUSE`.
 const PAUSE: u64 = 1_000;
 const LONGEST_PAUSE: u64 = 30_000;
-/// So often it is doubled at most.
+/// The most doublings, so that the shift below cannot overflow.
 const MAX_DOUBLINGS: u32 = 5;
 
 /// What delivers the requests of queues on one worker.
@@ -111,8 +111,8 @@ impl Deliveries {
 }
 
 impl Delivering {
-    /// Delivers until the configuration has the queue no more, or the process ends or is succeeded. Attempts in progress are
-    /// then completed.
+    /// Delivers until the configuration no longer has the queue, the process ends, or another one takes over. Attempts in progress
+    /// are then completed.
     async fn run(self: Rc<Self>, serving: Serving) {
         let mut cared = 0;
         let mut batch = 1;
@@ -249,7 +249,7 @@ impl Delivering {
                 }
             }
         }
-        // What is left was not looked at.
+        // The rest was claimed and not begun.
         for one in claimed {
             Attempt::new(Rc::clone(&self.services), Arc::clone(queue), one).release(0).await;
         }

@@ -14,7 +14,7 @@ impl Counts {
         self.add(event, 1);
     }
 
-    /// Counts so many events.
+    /// Counts several events of one kind.
     pub fn add(&self, event: QueueEvent, count: u64) {
         self.0[event as usize].fetch_add(count, Ordering::Relaxed);
     }

@@ -15,10 +15,10 @@ use sluicegate_base::clock::Clock;
 use sluicegate_config::{Config, QueueConfig, QueueStorage, SharedQueue};
 use sluicegate_queue_sqlite::QueueFile;
 
-/// How long a file is waited for that another process uses: the one that this process takes over from.
+/// How long to wait for a file that another process still uses: the one that this process takes over from.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The most clients whose requests are looked for at a time: each look reads the storage.
+/// The most lookups of clients at a time: each reads the storage.
 const MAX_LOOKUPS: usize = 32;
 
 /// The queues of a configuration.
@@ -104,7 +104,7 @@ impl Queues {
         self.iter().next().is_none()
     }
 
-    /// The right to look for the request of a client; `None` if too many others are looked for.
+    /// A permit to look up the request of a client; `None` if too many lookups are in progress.
     pub fn lookup(&self) -> Option<SemaphorePermit<'_>> {
         self.lookups.try_acquire().ok()
     }
@@ -127,7 +127,7 @@ impl Queues {
         })
     }
 
-    /// Lets another process have the files. Nothing is accepted there from now on. Blocks.
+    /// Closes the files for another process. Nothing is accepted from now on. Blocks.
     pub fn hand_over(&self) {
         self.files().for_each(|shared| shared.file.load().release_lock());
     }
@@ -178,12 +178,12 @@ impl Queue {
 
     /// Whether it is certain that no request waits in it.
     pub fn is_empty(&self) -> bool {
-        // Of a queue that others fill, too, only the storage knows that.
+        // Other gateways may have filled a shared queue, which only the storage knows.
         self.state.is_empty() && !(self.config.ordered && self.state.is_shared())
     }
 }
 
-/// The state of a queue in a file: that of before, if it is the same. `files` are those that are open already.
+/// The state of a queue in a file; the existing state if the queue is the same. `files` are the files that are open already.
 fn in_file<'q, K: Iterator<Item = &'q Arc<QueueState>>>(
     limit: &str,
     path: &Path,
@@ -205,7 +205,7 @@ fn in_file<'q, K: Iterator<Item = &'q Arc<QueueState>>>(
     Ok(state)
 }
 
-/// The state of a queue in Redis: that of before, if it is the same.
+/// The state of a queue in Redis; the existing state if the queue is the same.
 fn in_redis<'q, K: Iterator<Item = &'q Arc<QueueState>>>(
     limit: &str,
     shared: &SharedQueue,
@@ -236,8 +236,8 @@ fn warn_of_orphan(place: &str, limit: &str, length: u64) {
         _ => format!("{length} requests"),
     };
     tracing::warn!(
-        "{place}: {requests} of the limit `{limit}` will not be delivered, because it has no queue there any more, unless it has \
-         one again before their `ttl` ends"
+        "{place}: {requests} of the limit `{limit}` will not be delivered, because it no longer has a queue there; give it one \
+         again before their `ttl` ends"
     );
 }
 

@@ -9,7 +9,7 @@ use sluicegate_base::clock::Clock;
 use sluicegate_config::SharedQueue;
 use sluicegate_queue_redis::{Durability, RedisQueue};
 
-/// How long a Redis is waited for that is only asked how safe it is.
+/// How long to wait for the persistence settings of a Redis.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A queue in Redis.

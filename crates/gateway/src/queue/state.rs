@@ -12,7 +12,7 @@ use super::remote::Remote;
 use sluicegate_queue::Figures;
 use sluicegate_queue_sqlite::QueueFile;
 
-/// The log is warned once in so many milliseconds.
+/// The interval between warnings in the log, in milliseconds.
 const WARN_EVERY: u64 = 10_000;
 
 /// Where a queue is kept.
@@ -42,7 +42,7 @@ pub struct QueueState {
     pub counts: Counts,
     /// Whether a worker delivers its requests.
     is_served: AtomicBool,
-    /// Whether another process has the file, or will have it.
+    /// Whether another process has taken the file over, or is going to.
     is_lent: AtomicBool,
     /// Whether it may have requests: 0 if it has none.
     length: AtomicU64,
@@ -58,7 +58,7 @@ pub struct Standing {
     pub figures: Figures,
     /// Until when its limit admits nothing, in milliseconds since 1970.
     pub paused_until: u64,
-    /// How many requests were accepted since the gateway started: figures that were read before one are not kept.
+    /// How many requests were accepted since the gateway started. Figures that were read before the latest one are discarded.
     accepted: u64,
 }
 
@@ -134,7 +134,7 @@ impl QueueState {
         self.lock().accepted
     }
 
-    /// Notes its figures, which were read after so many requests were accepted.
+    /// Sets its figures, which were read when `accepted` requests had been accepted.
     pub(super) fn set_figures(&self, figures: Figures, accepted: u64) {
         let mut standing = self.lock();
         standing.figures = figures;

@@ -35,7 +35,7 @@ impl QueueState {
             }
             Storage::Redis(remote) => remote.queue.accept(&message, bounds).await?,
         };
-        self.begin_accept(); // figures that were read before it was stored are not kept either
+        self.begin_accept(); // discards figures that were read before it was stored
         self.wake.notify_one();
         Ok(stored)
     }
@@ -56,7 +56,7 @@ impl QueueState {
         Ok(claims)
     }
 
-    /// Says of each claim whether it is still this process's. Whoever does not say so in time loses it.
+    /// Renews claims, and returns for each whether this process still holds it. A claim that is not renewed in time is lost.
     ///
     /// # Errors
     /// If the storage cannot be written.
@@ -151,7 +151,7 @@ impl QueueState {
         }
     }
 
-    /// Ends messages whose time is over, removes those that are to be forgotten, and reads the figures.
+    /// Ends messages whose time is over, removes those that ended long ago, and reads the figures.
     ///
     /// # Errors
     /// If the storage cannot be read or written.
@@ -216,7 +216,7 @@ impl QueueState {
         Ok(count)
     }
 
-    /// Lets consumers that are paused have a turn again: what their limits did not admit they may admit now.
+    /// Gives paused consumers a turn again: their limits may admit now what they did not admit before.
     ///
     /// # Errors
     /// If the storage cannot be written.

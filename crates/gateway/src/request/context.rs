@@ -53,6 +53,8 @@ pub struct RequestContext {
     client: IpAddr,
     /// Whether the peer is a trusted proxy.
     trusts_peer: bool,
+    /// Whether another proxy describes the request and forwards it.
+    is_described: bool,
     begun: Time,
     code: u16,
     trace: OnceCell<Option<Trace>>,
@@ -112,6 +114,7 @@ impl RequestContext {
                 route: None,
                 client,
                 trusts_peer,
+                is_described: false,
                 begun: now,
                 code: CLIENT_LEFT,
                 trace: OnceCell::new(),
@@ -132,6 +135,25 @@ impl RequestContext {
             None => context.begin_record(&view.snapshot, None),
         }
         context
+    }
+
+    /// A context for the request of `client` that another proxy describes. `head` is that of the described request.
+    pub(super) fn described(
+        connection: &Rc<Connection>,
+        deadline: &Rc<Deadline>,
+        view: &View,
+        (client, head): (IpAddr, &RequestHead),
+    ) -> Box<Self> {
+        let now = connection.worker.clock().now();
+        let mut context = Self::new(connection, deadline, view, now, None);
+        (context.client, context.trusts_peer, context.is_described) = (client, true, true);
+        context.adopt_forwarded(&view.snapshot, head);
+        context
+    }
+
+    /// Whether another proxy describes the request and forwards it.
+    pub(super) fn is_described(&self) -> bool {
+        self.is_described
     }
 
     /// Holds concurrency slots and places in queues until the end.
@@ -170,7 +192,7 @@ impl RequestContext {
             listener: connection.listener_index(),
             client: self.client,
             trusted: self.trusts_peer,
-            tls: connection.tls.as_deref(),
+            tls: connection.tls.as_deref().filter(|_| !self.is_described), // that of the proxy
         }
     }
 

@@ -26,7 +26,7 @@ use sluicegate_wire::RequestHead;
 const MAX_ANSWER: usize = 64 << 10;
 /// The most bytes of an answer's header fields that are stored.
 const MAX_HEADERS: usize = 16 << 10;
-/// How long a request waits that was refused because something that decides on it is unavailable, or overloaded.
+/// How long a request waits after a refusal because a service that decides on it is unavailable or overloaded.
 const UNAVAILABLE: Span = Span::SECOND;
 
 /// A request to be served.
@@ -201,7 +201,7 @@ async fn decide<'s>(
         .map_err(|response| answered(context, &response, now))
 }
 
-/// Whether a limit that refuses one request refuses all.
+/// Whether this limit, when it refuses one request, refuses all requests of its queue.
 fn refuses_all(one: &SelectedLimit<'_>) -> bool {
     let config = &one.limit.config;
     config.key.is_constant()
@@ -222,7 +222,7 @@ fn answered(context: &RequestContext, response: &LocalResponse, now: Time) -> Ou
     }
 }
 
-/// What a response amounts to that is no answer of the upstream, or asks for another attempt.
+/// The outcome of a response that the upstream did not give, or that asks for another attempt.
 fn failure(
     context: &RequestContext,
     status: StatusCode,
@@ -232,7 +232,7 @@ fn failure(
     match context.reason() {
         None | Some(RefusalReason::Respond) => None,
         Some(_) if context.is_unsent() => Some(Outcome::Unsent(refusal(context, status))),
-        // It was not sent: nobody has to have done anything wrong.
+        // It was not sent, so this is neither an error of the upstream nor of the client.
         Some(RefusalReason::Shed | RefusalReason::UpstreamDrained | RefusalReason::Overload) => {
             let wait = retry_after(headers.only(header::RETRY_AFTER)).unwrap_or(UNAVAILABLE);
             Some(deferred(now, wait, true))

@@ -74,7 +74,7 @@ pub(super) fn message(accepted: &Acceptance<'_, '_, '_>) -> Result<Message, &'st
     })
 }
 
-/// Who shares the queue: whoever the limit counts separately, or if it counts all together, who has sent the request.
+/// The consumer of the fair queue: the key of the limit, or the client if the limit counts all clients together.
 fn consumer(accepted: &Acceptance<'_, '_, '_>) -> String {
     let Acceptance { view, matching, matched, at, .. } = accepted;
     let one = &matching.selection.selected[*at];

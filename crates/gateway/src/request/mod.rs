@@ -7,6 +7,7 @@
 //! - [`early_reject`]: requests that are answered before all of their limits are evaluated
 //! - [`verdict`]: what was found out about a request, and what its limits decided
 //! - `queueing`: requests that are queued (`message`, `owner`, `prefer`), [delivered](Delivery), and whose state is asked for (`queue_status`)
+//! - [`serve`]: a request of a client, and by `served` the question of another proxy about a request that it forwards
 //! - [`Services`]: what a worker thread has for requests; [`View`]: the configuration in force as the worker sees it
 //! - [`context`]: holds and facts of a request, and its [`Exchange`](sluicegate_upstream::Exchange); dropping it settles them
 //! - `ending`: what a request keeps of the configuration until its last byte
@@ -32,6 +33,8 @@ pub(crate) mod queue_status;
 mod queueing;
 mod remember;
 mod response_body;
+pub mod serve;
+mod served;
 mod services;
 pub mod verdict;
 mod view;

@@ -1,10 +1,7 @@
 //! Start reading here. What happens to a request: match, authenticate, select limits, decide, forward or answer, settle.
 //!
-//! [`Matching`] does the first three, without a socket. [`serve`] does all of them; the last when the [`RequestContext`] is
-//! dropped. [`evaluate`] decides a request with the counters of this process.
-
-use std::pin::pin;
-use std::rc::Rc;
+//! [`Matching`] does the first three, without a socket. [`respond`] does all of them but the last, which happens when the
+//! [`RequestContext`] is dropped. [`check`] stops after the decision. [`evaluate`] decides a request with the counters of this process.
 
 use http::StatusCode;
 use sluicegate_limiter::Time;
@@ -17,19 +14,17 @@ use crate::request::matching::{Matching, Step};
 use crate::request::queue_status;
 use crate::request::queueing::Queueing;
 use crate::request::verdict::{Evaluated, Matched};
-use crate::request::{RequestContext, Response, Services, View};
+use crate::request::{RequestContext, View};
 use crate::respond::{self, LocalError, RateLimitHeaders};
 use crate::snapshot::{Snapshot, Target};
 use sluicegate_auth::Answers;
 use sluicegate_auth::check::Check;
 use sluicegate_base::boxed_future::boxed_future;
 use sluicegate_base::incoming::Request;
-use sluicegate_base::message::LocalResponse;
+use sluicegate_base::message::{LocalBody, LocalResponse};
 use sluicegate_base::refusal_reason::RefusalReason;
 use sluicegate_config::Protocol;
-use sluicegate_downstream::worker_state::Deadline;
 use sluicegate_downstream::{Connection, RequestBody};
-use sluicegate_route::prefer_target;
 use sluicegate_route::rewrite::{Unwritable, with_path};
 use sluicegate_upstream::{self, ForwardError};
 use sluicegate_wire::{Headers, RequestHead};
@@ -66,49 +61,6 @@ pub fn evaluate<'s>(
     }
 }
 
-/// The response to a request that could not be parsed. It is counted like any other.
-pub fn refuse(
-    services: &Services,
-    connection: &Rc<Connection>,
-    deadline: &Rc<Deadline>,
-    error: LocalError,
-) -> Response {
-    let (view, now) = (services.view(), connection.worker.clock().now());
-    let context = RequestContext::new(connection, deadline, &view, now, None);
-    let response = context.refuse(error);
-    context.finish(&view.snapshot, response.with_body())
-}
-
-/// Serves one request. Every response comes from here, also a refusal or an error: the protocols above see no failure.
-/// `deadline` is that of the connection, or of the stream over HTTP/2. Parts of the request head may be gone afterwards, and the
-/// body is.
-#[expect(clippy::manual_async_fn, reason = "an async fn holds its arguments twice (decision 26)")]
-pub fn serve<'r>(
-    services: &'r Services,
-    connection: &'r Rc<Connection>,
-    deadline: &'r Rc<Deadline>,
-    head: &'r mut RequestHead,
-    body: &'r mut Option<RequestBody>,
-) -> impl Future<Output = Response> + 'r {
-    async move {
-        let view = services.view();
-        let now = connection.worker.clock().now();
-        view.snapshot.underscores.clean(&mut head.headers);
-        prefer_target(head);
-        let mut context = RequestContext::new(connection, deadline, &view, now, Some(head));
-        let answered = {
-            // The total timeout holds for everything that is awaited in there.
-            let answering = pin!(respond(&view, connection, &mut context, head, body, None));
-            deadline.within_total(&connection.worker.deadlines, answering).await
-        };
-        let response = answered.unwrap_or_else(|| context.refuse(LocalError::TimedOut).with_body());
-        if let Some(body) = body.take() {
-            body.drain(head);
-        }
-        context.finish(&view.snapshot, response)
-    }
-}
-
 /// Decides on a request, unless it is `admitted` already, and forwards or answers it. Takes `body` out only if it is forwarded
 /// or queued.
 #[expect(clippy::manual_async_fn, reason = "an async fn holds its arguments twice (decision 26)")]
@@ -136,22 +88,6 @@ pub(super) fn respond<'r>(
         }
         let snapshot = &view.snapshot;
         let mut response: sluicegate_upstream::Response = match &admitted.route.target {
-            Target::Answer { status, body: content, content_type } => {
-                let response = respond::fixed(*status, content.clone(), content_type);
-                if status.as_u16() >= 400 {
-                    context.refused(RefusalReason::Respond, None);
-                }
-                context.charge(snapshot, response.status, &response.headers);
-                response.with_body()
-            }
-            Target::Redirect { status, to } => {
-                let response = respond::redirect(
-                    *status,
-                    &context.location(snapshot, (admitted.route_index, to), head, &admitted.identity),
-                );
-                context.charge(snapshot, response.status, &response.headers);
-                response.with_body()
-            }
             Target::Upstream { index, original_path } => {
                 if context.is_bounded(view, *index)
                     && let Err(response) =
@@ -191,13 +127,64 @@ pub(super) fn respond<'r>(
                     Err(error) => context.fail(&error).with_body(),
                 }
             }
-            Target::Usage => respond::capabilities(context.id()).with_body(),
+            _ => local_answer(snapshot, context, &admitted, head).with_body(),
         };
         if let Some(headers) = admitted.rate_limit_headers {
             headers.write(response.status, &mut response.headers);
         }
         response
     }
+}
+
+/// Decides on a request that another proxy forwards. The status of the response is below 400 if it is admitted.
+pub(super) async fn check(
+    view: &View,
+    connection: &Connection,
+    context: &mut RequestContext,
+    head: &RequestHead,
+) -> LocalResponse {
+    let mut body = None;
+    let disposition = match decide(view, connection, context, head) {
+        Ok(disposition) => disposition,
+        Err(undecided) => boxed_future(|| decide_waiting(view, *undecided, context, &mut body)).await,
+    };
+    let admitted = match disposition.admitted() {
+        Ok(admitted) => admitted,
+        Err(response) => return response,
+    };
+    let mut response = match &admitted.route.target {
+        Target::Upstream { .. } => LocalResponse::new(StatusCode::OK, LocalBody::Empty),
+        _ => local_answer(&view.snapshot, context, &admitted, head),
+    };
+    if let Some(headers) = admitted.rate_limit_headers {
+        headers.write(response.status, &mut response.headers);
+    }
+    response
+}
+
+/// The response that a route without an upstream gives itself.
+#[inline(never)]
+fn local_answer(
+    snapshot: &Snapshot,
+    context: &mut RequestContext,
+    admitted: &Admitted<'_>,
+    head: &RequestHead,
+) -> LocalResponse {
+    let response = match &admitted.route.target {
+        Target::Answer { status, body, content_type } => {
+            if status.as_u16() >= 400 {
+                context.refused(RefusalReason::Respond, None);
+            }
+            respond::fixed(*status, body.clone(), content_type)
+        }
+        Target::Redirect { status, to } => {
+            let route = (admitted.route_index, to);
+            respond::redirect(*status, &context.location(snapshot, route, head, &admitted.identity))
+        }
+        Target::Usage | Target::Upstream { .. } => return respond::capabilities(context.id()),
+    };
+    context.charge(snapshot, response.status, &response.headers);
+    response
 }
 
 /// The disposition of a request that is admitted already.
@@ -262,7 +249,7 @@ fn decide<'s, 'r>(
     head: &'r RequestHead,
 ) -> Result<Disposition<'s>, Box<Undecided<'s, 'r>>> {
     let request = Request { head, peer: context.peer(connection) };
-    if queue_status::is_asked(view, request) {
+    if queue_status::is_asked(view, request) && !context.is_described() {
         return Err(Box::new(Undecided::QueueStatus(request)));
     }
     let now = context.begun();

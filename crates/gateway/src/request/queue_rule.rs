@@ -22,7 +22,7 @@ pub(super) fn may_queue(one: &SelectedLimit<'_>, prefer: Prefer) -> bool {
     queue.is_some_and(|queue| queue.accepts_all || prefer.respond_async)
 }
 
-/// Where a request is put that its limits do not admit; `None` if one of those that refuse it does not queue it.
+/// The queue for a request that its limits do not admit; `None` if one of the refusing limits may not queue it.
 pub(super) fn place(decided: Decided<'_, '_>, prefer: Prefer) -> Option<Place> {
     let mut refusing =
         decided.iter().filter(|one| one.selected.limit.enforces() && one.verdict.answer.is_err());
@@ -40,7 +40,7 @@ pub fn may_queue_request(one: &SelectedLimit<'_>, head: &RequestHead) -> bool {
     may_queue(one, Prefer::of(&head.headers)) && !needs_answer(head)
 }
 
-/// Where a request with this head is put that its limits do not admit.
+/// The queue for a request with this head that its limits do not admit.
 pub fn queued_by(decided: Decided<'_, '_>, head: &RequestHead) -> Option<Place> {
     place(decided, Prefer::of(&head.headers)).filter(|_| !needs_answer(head))
 }

@@ -27,7 +27,7 @@ use sluicegate_base::clock::rfc3339;
 use sluicegate_base::incoming::{Request, Routed};
 use sluicegate_base::message::LocalResponse;
 
-/// How often it is tried to cancel a request that is being sent, and the pause between.
+/// How many times the gateway tries to cancel a request that is being sent, and the pause between two attempts.
 const CANCEL_ATTEMPTS: u32 = 20;
 const CANCEL_PAUSE: Duration = Duration::from_millis(25);
 
@@ -37,7 +37,7 @@ pub(super) fn is_asked(view: &View, request: Request<'_>) -> bool {
     view.snapshot.queues.is_some() && request.head.target.path().starts_with(QUEUE_PATH)
 }
 
-/// The response to such a request. Whoever is not the owner is answered as if there were no such request.
+/// The response to such a request. A client that is not the owner is answered as if the queued request did not exist.
 pub(super) async fn answer(view: &View, context: &RequestContext, request: Request<'_>) -> LocalResponse {
     let (head, snapshot) = (request.head, &view.snapshot);
     if head_checks::check(head, &snapshot.reserved).is_err() {
@@ -87,20 +87,21 @@ async fn find(
 ) -> Result<Option<(Arc<Queue>, Entry)>, QueueError> {
     let Some(queues) = &view.snapshot.queues else { return Ok(None) };
     let Some(_permit) = queues.lookup() else {
-        return Err(QueueError::Internal("too many requests are looked for".to_owned()));
+        return Err(QueueError::Internal("too many lookups are in progress".to_owned()));
     };
     let mut failed = None;
     for queue in queues.storages() {
         match queue.state.get(id, millis(context.now())).await {
             Ok(Some(entry)) => return Ok(queues.named(&entry.limit).map(|queue| (Arc::clone(queue), entry))),
             Ok(None) => {}
-            Err(error) => failed = Some(error), // it may be in another one
+            Err(error) => failed = Some(error), // another storage may have the request
         }
     }
     failed.map_or(Ok(None), Err)
 }
 
-/// Cancels a request. One that is being sent may turn out not to be admitted yet: that is waited for, but not for long.
+/// Cancels a request. One that is being sent may return to the queue because its limits do not admit it yet; this waits briefly
+/// for that.
 async fn cancel(queue: &Queue, id: Id, owner: [u8; 32], now: u64) -> Result<Cancelled, QueueError> {
     for _ in 0..CANCEL_ATTEMPTS {
         match queue.state.cancel(id, owner, now, queue.keep()).await? {
@@ -111,8 +112,8 @@ async fn cancel(queue: &Queue, id: Id, owner: [u8; 32], now: u64) -> Result<Canc
     queue.state.cancel(id, owner, now, queue.keep()).await
 }
 
-/// Whether whoever asks owns a request under this limit: their digest is `owner`, as if they had sent this request to a route
-/// that has the limit.
+/// Whether the client owns a request under this limit: its digest is `owner`. The digest is computed as if the client had sent
+/// this request to a route that has the limit.
 async fn is_owner(
     view: &View,
     context: &RequestContext,
@@ -133,7 +134,7 @@ async fn is_owner(
     false
 }
 
-/// The digest of whoever sends a request to the route with this index; `None` if it proves nobody.
+/// The digest of the client of a request to the route with this index; `None` if the request does not prove who it is.
 async fn owner_at(
     index: usize,
     view: &View,

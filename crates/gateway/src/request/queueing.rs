@@ -1,4 +1,4 @@
-//! Requests above a limit with a queue: which of them are queued, and with what the client is answered.
+//! Requests above a limit with a queue: which of them are queued, and what the client is answered.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl<'v> Queueing<'v> {
         self.queues.of(one.index).filter(|_| may_queue(one, self.prefer))
     }
 
-    /// Whether more than the limits has to be asked: requests may wait already, or the client says how long it waits.
+    /// Whether the limits alone do not decide: earlier requests may wait, or the client says how long it waits.
     pub(super) fn comes_first(&self, selection: &LimitSelection<'_>) -> bool {
         let mut queues = selection.selected.iter().filter_map(|one| self.queue(one));
         self.prefer.patience().is_some() || queues.any(|queue| !queue.is_empty())
@@ -66,7 +66,7 @@ impl<'v> Queueing<'v> {
     /// A limit whose earlier requests with the same key have to be delivered before this one.
     ///
     /// # Errors
-    /// If the order counts, and is not known.
+    /// With `order: key`, if the storage cannot be read.
     async fn behind(
         &self,
         selection: &LimitSelection<'_>,

@@ -50,6 +50,8 @@ pub enum LocalError {
     IdempotencyKeyReused,
     /// 404: no such request is queued for this client.
     NotQueued,
+    /// 403: the listener decides for other proxies, and the peer is none of them.
+    NoCaller,
     /// 403: the address of the client is not admitted.
     AddressDenied,
     /// 404: no route matches.
@@ -106,7 +108,7 @@ impl LocalError {
             | Self::UnknownApiKey
             | Self::Token(_)
             | Self::CheckUnproven => StatusCode::UNAUTHORIZED,
-            Self::AddressDenied | Self::CheckForbids => StatusCode::FORBIDDEN,
+            Self::NoCaller | Self::AddressDenied | Self::CheckForbids => StatusCode::FORBIDDEN,
             Self::CheckDefers | Self::QueueFull(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::NoRoute | Self::NotQueued => StatusCode::NOT_FOUND,
@@ -138,7 +140,7 @@ impl LocalError {
             Self::UnknownApiKey | Self::Token(_) => RefusalReason::Forbidden,
             Self::CheckUnproven | Self::CheckForbids | Self::CheckDefers => RefusalReason::Check,
             Self::AuthAway => RefusalReason::AuthUnavailable,
-            Self::AddressDenied => RefusalReason::List,
+            Self::NoCaller | Self::AddressDenied => RefusalReason::List,
             Self::QueueFull(_) | Self::QueueAway => RefusalReason::Queue,
             Self::IdempotencyKeyReused => RefusalReason::Idempotency,
             Self::NotQueued | Self::NoRoute => RefusalReason::NoRoute,
@@ -171,6 +173,9 @@ impl LocalError {
             Self::CheckForbids => "this request is not permitted",
             Self::CheckDefers => "this request is not permitted at the moment",
             Self::AuthAway => "the gateway cannot find out who sends this request; try again in 1 second",
+            Self::NoCaller => {
+                "this listener decides for proxies that its `callers` names, and this address is none of them"
+            }
             Self::AddressDenied => "clients with this address are not admitted here",
             Self::QueueFull(_) => "too many requests wait for their turn; try again later",
             Self::QueueAway => {

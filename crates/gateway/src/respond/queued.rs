@@ -55,7 +55,7 @@ pub fn json_response(status: StatusCode, body: &serde_json::Value) -> LocalRespo
     response
 }
 
-/// Whether the client of a request cannot do without an answer now: it wants to switch protocols, or calls a gRPC method.
+/// Whether the client needs the answer now: it wants to switch protocols, or calls a gRPC method.
 pub fn needs_answer(head: &RequestHead) -> bool {
     head.headers.contains_key(header::UPGRADE) || is_grpc(head)
 }

@@ -1,5 +1,5 @@
-//! What nginx checks before it serves a request, and the gateway does not as long as nobody has converted it by hand. A route with such a
-//! check denies everybody, so that nothing becomes public that nginx protects.
+//! Checks of nginx before it serves a request that have no equivalent in the gateway. A route with such a check denies everybody until
+//! it is converted by hand, so that nothing becomes public that nginx protects.
 
 use super::access::Lists;
 use super::conditions::{Condition, condition, excepted, methods};

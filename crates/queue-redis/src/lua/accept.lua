@@ -13,7 +13,7 @@ if known then
 elseif idempotency ~= '' then
     local earlier = redis.call('HGET', Q .. 'idempotency', idempotency)
     known = earlier and find(earlier)
-    if known and (known.state == EXPIRED or known.state == CANCELLED) then -- the client has a right to try again
+    if known and (known.state == EXPIRED or known.state == CANCELLED) then -- the client may send it again
         redis.call('HDEL', Q .. 'idempotency', idempotency)
         redis.call('HDEL', key_of(known.id), 'idempotency', 'content')
         known = nil

@@ -1,6 +1,6 @@
--- ARGV: the most messages, how long a claim holds, how long what ends can be seen, the longest time until something is looked at
--- again. Answers {when the next message may be due
--- from now, or -1; how many ended because their time was over; for each message: id, key, consumer, claim, attempt, time since it was accepted, request}.
+-- ARGV: the most messages, how long a claim holds, how long a message can be read after its end, the longest time until a message
+-- or consumer is looked at again. Answers {the time until the next message may be due, or -1; how many expired; for each message:
+-- id, key, consumer, claim, attempt, time since it was accepted, request}.
 local max, lease, keep, longest = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local MAX_IN_VAIN = 1000
 local time = observed_time(lease)

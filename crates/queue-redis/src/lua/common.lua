@@ -7,14 +7,14 @@ local function now()
     return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- What follows is allowed also when the memory of the server is full: Redis refuses a script then at its first write, unless that
--- needs no memory.
+-- Lets the script write although the memory of the server is full. Redis then refuses a script at its first write if that write
+-- needs memory, and checks only the first one; ZREM needs none.
 local function even_if_full()
     redis.call('ZREM', Q .. 'claimed', '')
 end
 
--- The time for scripts that gateways call at least once a second. If the clock was set since it was seen last, back or forward, claims
--- would end too late or too early: each gets a whole lease, in which its gateway renews it.
+-- The time, for scripts that gateways call at least once a second. If the clock was set back or forward since the last call, claims
+-- would end too late or too early. Each claim then gets a whole lease, within which its gateway renews it.
 local function observed_time(lease)
     local STEP = 5000
     local time, seen = now(), tonumber(redis.call('HGET', Q .. 'figures', 'clock') or 0)
@@ -84,8 +84,8 @@ local function leave(message)
     end
 end
 
--- The message is in the queue from now on, with no attempts: it waits for its turn, or, if the order counts, until the earlier ones
--- of its key have ended. Answers its state.
+-- Puts a message without attempts into the queue. It waits for its turn; with `order: key` it waits until the earlier ones of its
+-- key have ended. Answers its state.
 local function enter(message)
     local id, key, number = message.id, message.key, message.number
     local is_blocked = message.ordered and redis.call('EXISTS', Q .. 'ordered:' .. key) == 1
@@ -101,7 +101,7 @@ local function enter(message)
     return state
 end
 
--- The oldest message of a key whose order counts waits for its turn from now on.
+-- Unblocks the oldest message of a key with `order: key`: it waits for its turn from now on.
 local function promote(key)
     local message = find(redis.call('ZRANGE', Q .. 'ordered:' .. key, 0, 0)[1] or '')
     if message and message.state == BLOCKED then

@@ -1,5 +1,5 @@
--- ARGV: the most messages, how long they can be seen, how long a claim holds. Ends those whose time is over, and removes those that ended long ago. Answers
--- {how many ended, how many were removed}.
+-- ARGV: the most messages, how long a message can be read after its end, how long a claim holds. Ends the messages whose time is
+-- over, and removes those that can no longer be read. Answers {how many expired, how many were removed}.
 local max, keep, expired, removed = ARGV[1], tonumber(ARGV[2]), 0, 0
 local time = observed_time(tonumber(ARGV[3]))
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', Q .. 'expiry', '-inf', time, 'LIMIT', 0, max)) do

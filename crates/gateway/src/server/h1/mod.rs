@@ -12,7 +12,7 @@ use http::StatusCode;
 use tokio::io::AsyncWriteExt;
 
 use self::write::{Sent, Writer};
-use crate::request::{Services, pipeline};
+use crate::request::{Services, serve};
 use crate::respond::LocalError;
 use sluicegate_base::boxed_future::boxed_future;
 use sluicegate_downstream::RequestBody;
@@ -65,16 +65,13 @@ fn serve_one<'r>(
         let (terms, response) = match &mut request {
             Err(error) => {
                 socket.ends.set(true);
-                (
-                    ResponseTerms::default(),
-                    pipeline::refuse(services, connection, &connection.deadline, *error),
-                )
+                (ResponseTerms::default(), serve::refuse(services, connection, &connection.deadline, *error))
             }
             Ok(Request { head, body, terms, expects_continue }) => {
                 let mut body = Some(begin_body(socket, body, *expects_continue, terms.is_http10));
                 let served = {
                     let deadline = &connection.deadline;
-                    let serving = pin!(pipeline::serve(services, connection, deadline, head, &mut body));
+                    let serving = pin!(serve::serve(services, connection, deadline, head, &mut body));
                     socket.while_connected(serving).await
                 };
                 head.headers = Headers::default(); // the response may take long

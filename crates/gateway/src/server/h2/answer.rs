@@ -15,8 +15,7 @@ use sluicegate_wire::h2::{Reason, ResponseHead, Session, StreamKey};
 use sluicegate_wire::number::Decimal;
 
 use super::next_request::{NextRequest, StreamRequest};
-use crate::request::{Response, ResponseBody};
-use crate::request::{Services, pipeline};
+use crate::request::{Response, ResponseBody, Services, serve};
 use crate::respond::LocalError;
 use sluicegate_downstream::body_rate::SendRate;
 use sluicegate_downstream::worker_state::{Deadline, WorkerState};
@@ -59,7 +58,7 @@ async fn answer(
     let response = match head {
         Ok(mut head) => {
             let mut body = Some(body);
-            let mut serving = pin!(pipeline::serve(services, connection, deadline, &mut head, &mut body));
+            let mut serving = pin!(serve::serve(services, connection, deadline, &mut head, &mut body));
             poll_fn(|cx| {
                 if !session.borrow_mut().can_proceed(key) {
                     return Poll::Pending;
@@ -72,7 +71,7 @@ async fn answer(
             })
             .await
         }
-        Err(error) => pipeline::refuse(services, connection, deadline, error),
+        Err(error) => serve::refuse(services, connection, deadline, error),
     };
     if let Some(mut sending) = send_head(connection, session, key, is_head, response) {
         poll_fn(|cx| sending.poll(cx)).await;

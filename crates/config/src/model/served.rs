@@ -1,0 +1,41 @@
+//! Listeners that decide for other proxies.
+
+use http::StatusCode;
+use ipnet::IpNet;
+use serde::Serialize;
+
+use crate::model::serialize::{status_or_null, texts};
+
+/// How a listener decides on the requests of another proxy, which it does not forward.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ServedConfig {
+    /// How the proxy asks.
+    #[serde(rename = "serve")]
+    pub protocol: ServedProtocol,
+    /// The networks of the proxies that may ask; empty if their certificates say so.
+    #[serde(serialize_with = "texts")]
+    pub callers: Vec<IpNet>,
+    /// The status of a refusal, in place of its own.
+    #[serde(serialize_with = "status_or_null")]
+    pub deny_status: Option<StatusCode>,
+}
+
+/// How a proxy asks for a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServedProtocol {
+    /// By an HTTP request whose X-Forwarded headers describe the request of the client, as nginx, Traefik, Caddy and APISIX do.
+    Check,
+    /// By Envoy's external authorization, over gRPC or HTTP.
+    ExtAuthz,
+}
+
+impl ServedProtocol {
+    /// The protocols with their names in the file.
+    pub const WORDS: [(&'static str, Self); 2] = [("check", Self::Check), ("ext_authz", Self::ExtAuthz)];
+
+    /// Its name in the file.
+    pub fn name(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, protocol)| *protocol == self).map_or("", |(name, _)| name)
+    }
+}

@@ -1,0 +1,99 @@
+//! Listeners that decide for other proxies.
+
+use http::StatusCode;
+
+use super::checks::{in_range, value, word};
+use super::section::Section;
+use crate::model::cost::Cost;
+use crate::model::limit::{LimitConfig, Mode};
+use crate::model::listener::{ListenerConfig, TlsConfig};
+use crate::model::route::Match;
+use crate::model::served::{ServedConfig, ServedProtocol};
+use crate::parse_network;
+use crate::raw::listen::RawListenerFields;
+use crate::read::at::At;
+use crate::read::is_wrong;
+use crate::read::report::{Problem, Report};
+use sluicegate_limiter::Quota;
+
+/// How a listener decides for other proxies, if it does.
+pub(super) fn served(
+    raw: &RawListenerFields,
+    tls: Option<&TlsConfig>,
+    report: &mut Report,
+) -> Option<ServedConfig> {
+    let Some(text) = &raw.serve else {
+        let callers = raw.callers.as_ref().map(|callers| ("callers", callers.at));
+        let deny_status = raw.deny_status.as_ref().map(|status| ("deny_status", status.at));
+        for (field, at) in [callers, deny_status].into_iter().flatten().filter(|_| !is_wrong!(raw, serve)) {
+            report.error(
+                Problem::new(at, format!("`{field}` has no effect without `serve`"))
+                    .help("it belongs to a listener that decides for other proxies: `serve: check`"),
+            );
+        }
+        return None;
+    };
+    let protocol = word(text, "value of `serve`", &ServedProtocol::WORDS, report);
+    let texts = raw.callers.as_ref().map_or(&[][..], |callers| &callers.value);
+    let callers: Vec<_> = texts.iter().filter_map(|text| value(text, report, parse_network)).collect();
+    let certified = tls.and_then(|tls| tls.client.as_ref()).is_some_and(|client| client.required);
+    if texts.is_empty() && !certified && !is_wrong!(raw, callers) {
+        report.error(
+            text.problem(format!("a listener with `serve: {}` needs `callers`", text.value)).help(
+                "who may ask names the client: list the addresses of your proxies, such as `callers: [10.0.0.0/8]`, or set `tls.client_ca`",
+            ),
+        );
+    }
+    let deny_status = raw.deny_status.as_ref();
+    let deny_status = deny_status.and_then(|status| in_range(status, 400..=599, "deny_status", report));
+    let deny_status = deny_status.and_then(|status| StatusCode::from_u16(u16::try_from(status).ok()?).ok());
+    Some(ServedConfig { protocol: protocol?, callers, deny_status })
+}
+
+/// Reports a limit of a route that a listener with `serve` cannot decide, because it sees neither the response nor the end
+/// of a request.
+pub(super) fn check_limit(
+    name: &At<String>,
+    limit: &LimitConfig,
+    matches: &Match,
+    listeners: &Section<ListenerConfig>,
+    report: &mut Report,
+) {
+    let Some(why) = obstacle(limit) else { return };
+    let is_meant =
+        |listener: &ListenerConfig| matches.listener.as_ref().is_none_or(|of| of.name == listener.name);
+    let served =
+        listeners.valid().map(|(_, listener)| listener).find(|one| one.served.is_some() && is_meant(one));
+    if let Some((listener, served)) = served.and_then(|one| Some((one, one.served.as_ref()?))) {
+        report.error(
+            name.problem(format!(
+                "the listener `{}` (serve: {}) cannot decide by the limit `{}`: {why}",
+                listener.name,
+                served.protocol.name(),
+                name.value,
+            ))
+            .help("use another limit there, and give routes with this one `match: {listener: …}` of a listener that forwards"),
+        );
+    }
+}
+
+/// What a limit needs that only the proxy which forwards a request knows.
+fn obstacle(limit: &LimitConfig) -> Option<&'static str> {
+    if limit.mode == Mode::Off {
+        return None;
+    }
+    if limit.queue.is_some() {
+        return Some("it keeps requests to send them later");
+    }
+    if limit.penalty.is_some() {
+        return Some("requests above it wait in a slower lane");
+    }
+    if matches!(&limit.cost, Cost::Detailed(cost) if cost.settles()) {
+        return Some("its cost depends on the response");
+    }
+    match limit.quota {
+        Quota::Concurrency(..) => Some("it counts requests until their end"),
+        Quota::LeakyBucket(..) => Some("it delays requests"),
+        _ => None,
+    }
+}

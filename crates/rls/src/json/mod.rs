@@ -1,0 +1,7 @@
+//! The JSON of `POST /json`: the request and the response as proto3 writes them.
+
+mod request;
+mod response;
+
+pub use request::{MAX_JSON, request};
+pub use response::response;
