@@ -1,17 +1,17 @@
 //! `sluicegate import`: reads a source, converts it, checks and writes the result.
 
+mod args;
 mod result;
 mod source;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{ArgGroup, ValueHint};
 use sluicegate_import::{haproxy, kong, kubernetes, nginx, ratelimit, traefik};
 
+use self::args::Args;
 use self::result::finish;
 use self::source::{Disk, first_file, with_files};
-use super::output::{FAILED, INVALID, fail, print, say};
+use super::output::{INVALID, say};
 
 #[derive(clap::Subcommand)]
 #[command(
@@ -88,29 +88,6 @@ pub(super) struct RatelimitArgs {
     /// The key of limits for a key of descriptors: user_id=header:X-User-Id; may be repeated
     #[arg(long, value_name = "NAME=KEY", value_parser = meaning)]
     key: Vec<(String, String)>,
-}
-
-#[derive(clap::Args)]
-#[command(group(ArgGroup::new("files").args(["output", "report"]).multiple(true)))]
-pub(super) struct Args {
-    /// The first file, or a folder with the files of the source; - for standard input
-    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
-    path: PathBuf,
-    /// Write the gateway.yaml to a file instead of standard output
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    output: Option<PathBuf>,
-    /// Replace the files of -o and --report if they exist
-    #[arg(long, requires = "files")]
-    force: bool,
-    /// Write what became of each directive to a file; without FILE, to standard error
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", value_hint = ValueHint::FilePath)]
-    report: Option<PathBuf>,
-    /// Write the report as JSON
-    #[arg(long)]
-    json: bool,
-    /// Fail if a directive is unsupported
-    #[arg(long)]
-    strict: bool,
 }
 
 /// `NAME=KEY` of --key.

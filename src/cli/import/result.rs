@@ -11,7 +11,8 @@ use sluicegate_gateway::resources;
 use sluicegate_import::kong::Consumer;
 use sluicegate_import::{Imported, Outcome};
 
-use super::{Args, FAILED, INVALID, fail, print, say};
+use super::args::Args;
+use crate::cli::output::{FAILED, INVALID, fail, print, say};
 
 /// Checks and writes a result, its consumers, its report, and the summary.
 pub(super) fn finish(args: &Args, imported: &Imported, consumers: &[Consumer]) -> ExitCode {

@@ -4,7 +4,6 @@ use super::context::{Context, Scope};
 use super::headers::{content_type, request_headers};
 use super::location::{Kind, Location};
 use super::parse::Directive;
-use super::rewrite::is_redirect;
 use super::template::Variables;
 use super::upstream::{Target, Upstreams};
 use crate::accepted;
@@ -153,6 +152,12 @@ pub(super) fn returned(
         before_limits: true,
         lost: None,
     }
+}
+
+/// Whether a `rewrite` ends with an answer to the client.
+pub(super) fn is_redirect(rewrite: &Directive) -> bool {
+    let to_url = ["http://", "https://", "$scheme"].iter().any(|begin| rewrite.arg(1).starts_with(begin));
+    matches!(rewrite.arg(2), "permanent" | "redirect") || to_url
 }
 
 /// A redirect to a URL with variables. `adds_query` says whether nginx adds the query of the request.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use super::checks::is_protection;
 use super::parse::{Block, Directive};
+use super::protection::{is_protection, protects};
 use super::units::{Piece, pieces};
 use crate::report::{Outcome, Report};
 
@@ -215,6 +215,13 @@ impl<'a> Scope<'a> {
             }
         }
         names.into_iter().flat_map(|name| self.all(name)).collect()
+    }
+
+    /// Whether the block, or one inside of it, keeps anybody from anything.
+    pub(super) fn is_protected(&self) -> bool {
+        // Of the blocks around it, what is inherited: not other blocks.
+        self.outer().any(|directive| directive.block.is_none() && protects(directive))
+            || self.innermost().any(protects)
     }
 
     /// The directives of the innermost block.

@@ -3,7 +3,6 @@
 //! nginx chooses the longest prefix, then looks inside of it, and only then tries the expressions around it. Here the order of the routes
 //! decides, so what is inside comes before, restricted to the paths that reach it.
 
-use super::checks::is_protected;
 use super::context::{Context, Scope};
 use super::parse::Directive;
 use super::remainder;
@@ -259,7 +258,7 @@ impl Walk<'_> {
                 "" => Kind::Prefix(path.to_owned(), false),
                 _ => match whole(path, modifier == "~*") {
                     Ok(pattern) => Kind::Regex(pattern),
-                    Err(why) if is_protected(&inner) => {
+                    Err(why) if inner.is_protected() => {
                         closed = true;
                         let pattern = wider(path, modifier == "~*");
                         self.cx.unsupported(
@@ -331,7 +330,7 @@ impl Walk<'_> {
         out: &mut Vec<Location<'a>>,
     ) -> Result<(), String> {
         let Some(directive) = location.directive else { return Ok(()) };
-        if !location.closed && !is_protected(&location.scope) {
+        if !location.closed && !location.scope.is_protected() {
             self.cx.unsupported(directive, format!("left out: {why}"));
             return Ok(());
         }

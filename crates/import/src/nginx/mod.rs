@@ -1,7 +1,7 @@
 //! nginx.conf, from a file with what it includes, or the output of `nginx -T`.
 //!
 //! `lexer`, `parse` and `load` read the directives; `context` has what is in force where, and what became of each; `units`, `remainder`,
-//! `template` and `key` convert values; `limits`, `upstream`, `access`, `checks`, `listen`, `names`, `headers`, `location`, `conditions`, `rewrite`, `action` and `server` convert
+//! `template` and `key` convert values; `limits`, `upstream`, `access`, `protection`, `checks`, `listen`, `names`, `headers`, `location`, `conditions`, `rewrite`, `action` and `server` convert
 //! the parts; `known` explains the rest.
 
 mod access;
@@ -19,6 +19,7 @@ mod load;
 mod location;
 mod names;
 mod parse;
+mod protection;
 mod remainder;
 mod rewrite;
 mod server;

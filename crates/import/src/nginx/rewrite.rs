@@ -8,12 +8,6 @@ use super::remainder;
 use super::template::Variables;
 use crate::regex::whole;
 
-/// Whether a `rewrite` ends with an answer to the client.
-pub(super) fn is_redirect(rewrite: &Directive) -> bool {
-    let to_url = ["http://", "https://", "$scheme"].iter().any(|begin| rewrite.arg(1).starts_with(begin));
-    matches!(rewrite.arg(2), "permanent" | "redirect") || to_url
-}
-
 /// The paths of a location that such a `rewrite` is for, or `None` for all of them, and the redirect.
 ///
 /// # Errors

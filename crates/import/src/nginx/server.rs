@@ -1,7 +1,7 @@
 //! The routes of servers: for each listener the servers by their names, and in each the locations.
 
 use super::access::Lists;
-use super::action::{Action, action, returned};
+use super::action::{Action, action, is_redirect, returned};
 use super::checks;
 use super::conditions::{Condition, Methods, condition, excepted, methods};
 use super::context::{Context, Scope};
@@ -11,7 +11,7 @@ use super::listen::Listener;
 use super::location::{Location, ordered};
 use super::names::{order, server_names};
 use super::parse::Directive;
-use super::rewrite::{is_redirect, redirected};
+use super::rewrite::redirected;
 use super::template::Variables;
 use super::units::{name, size, unused};
 use super::upstream::Upstreams;
