@@ -71,6 +71,8 @@ pub enum LocalBody {
     Shared(Bytes),
     /// A body that was written for this response.
     Owned(Vec<u8>),
+    /// A message of gRPC with its frame. The trailers behind it say that the call has succeeded.
+    Grpc(Bytes),
 }
 
 impl<B> Response<B> {

@@ -62,6 +62,7 @@ pub use model::queue::{QueueConfig, QueueStorage, SharedQueue};
 pub use model::reference::Reference;
 pub use model::regions::{RegionsConfig, WHOLE};
 pub use model::rewrite::{Change, HeaderChange, HeaderChanges, PathChange, RegexPiece, UriTemplate};
+pub use model::rls::{OverLimit, RlsConfig, RlsFiles};
 pub use model::route::{
     Action, EncodedSlash, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig, UpstreamHeaders,
 };

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use redis::Cmd;
-use sluicegate_counters::RemoteHold;
+use sluicegate_counters::{Ask, RemoteHold};
 use sluicegate_limiter::{Charge, Quota, Receipt, Time};
 
 use super::connection::Connection;
@@ -49,6 +49,18 @@ impl RemoteHold for QueuedCharge {
 }
 
 impl Store {
+    /// Charges a cost without a decision, also above the limit. No request waits for it.
+    pub fn charge(self: &Rc<Self>, ask: &Ask<'_>, cost: u64) {
+        self.charge_late(&StoreKey::of(ask), cost);
+    }
+
+    /// Refunds a cost of earlier requests. No request waits for it.
+    pub fn refund_earlier(self: &Rc<Self>, ask: &Ask<'_>, cost: u64) {
+        let key = StoreKey::of(ask);
+        let receipt = ask.limit.counters.receipt(ask.key, self.clock_at(key.tag));
+        self.refund(&key, cost, (receipt, NOBODY));
+    }
+
     /// The time on the clock of the server that holds a tag; on the clock of this process while that is not known.
     fn clock_at(&self, tag: Tag) -> Time {
         let now = self.clock.now();

@@ -335,6 +335,21 @@ impl Counters {
         each!(Tables(table) = &self.tables => table.lock_as_it_is(key, now).settle(now, cost));
     }
 
+    /// The receipt that a charge of the key would have at `now`: a refund of earlier hits, whose receipts are not known, names it.
+    pub fn receipt(&self, key: Fingerprint, now: Time) -> Receipt {
+        each!(Tables(table) = &self.tables => table.lock_as_it_is(key, now).charge(now, 0))
+    }
+
+    /// Refunds `cost` of what the key has used, at most all of it.
+    pub fn refund(&self, key: Fingerprint, now: Time, cost: u64) {
+        let charge = each!(Tables(table) = &self.tables => {
+            let mut entry = table.lock_as_it_is(key, now);
+            let receipt = entry.charge(now, 0);
+            entry.open(cost, receipt)
+        });
+        self.give_back(key, now, charge, (cost, cost));
+    }
+
     /// Ends a charge, and refunds the last `cost` of the `whole` that was charged.
     pub(super) fn give_back(&self, key: Fingerprint, now: Time, charge: u32, cost_of_whole: (u64, u64)) {
         each!(Tables(table) = &self.tables => table.give_back(key, now, charge, cost_of_whole, |_| {}));

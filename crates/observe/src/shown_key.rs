@@ -84,7 +84,8 @@ impl<'c> ShownKeys<'c> {
             | PartSource::PathParameter
             | PartSource::Consumer
             | PartSource::Token
-            | PartSource::Certificate => false,
+            | PartSource::Certificate
+            | PartSource::Question => false,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::{HeaderName, HeaderValue};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
@@ -31,6 +32,9 @@ enum Kind {
     Full(Bytes),
     /// Written for this response alone.
     Text(Vec<u8>),
+    /// A message of gRPC, then its trailers.
+    Grpc(Bytes),
+    GrpcTrailers,
     /// From an HTTP/2 server.
     H2Body(Box<H2Body>),
     /// From an HTTP/1.1 server.
@@ -103,6 +107,7 @@ impl From<LocalBody> for Body {
             LocalBody::Empty => Kind::Empty,
             LocalBody::Shared(bytes) => Kind::Full(bytes),
             LocalBody::Owned(text) => Kind::Text(text),
+            LocalBody::Grpc(message) => Kind::Grpc(message),
         })
     }
 }
@@ -185,6 +190,16 @@ impl Body {
                 };
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
+            Kind::Grpc(message) => {
+                let message = std::mem::take(message);
+                self.0 = Kind::GrpcTrailers;
+                return Poll::Ready(Some(Ok(Frame::data(message))));
+            }
+            Kind::GrpcTrailers => {
+                self.0 = Kind::Empty;
+                let status = (HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"));
+                return Poll::Ready(Some(Ok(Frame::trailers([status].into_iter().collect()))));
+            }
             Kind::H2Body(body) => body.poll(cx, exchange),
             Kind::H1Body(h1_body) => h1_body.poll(cx, exchange),
         };
@@ -200,7 +215,7 @@ impl Body {
     pub fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Empty | Kind::Switched(_) => true,
-            Kind::Full(_) | Kind::Text(_) => false,
+            Kind::Full(_) | Kind::Text(_) | Kind::Grpc(_) | Kind::GrpcTrailers => false,
             Kind::H2Body(body) => body.stream.is_none(),
             Kind::H1Body(h1_body) => h1_body.decoder == BodyDecoder::Ended && h1_body.h1_connection.is_none(),
         }
@@ -212,6 +227,7 @@ impl Body {
             Kind::Empty | Kind::Switched(_) => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
+            Kind::Grpc(_) | Kind::GrpcTrailers => SizeHint::new(),
             Kind::H2Body(body) => body.body.size_hint(),
             Kind::H1Body(h1_body) => {
                 h1_body.decoder.remaining().map_or_else(SizeHint::new, SizeHint::with_exact)

@@ -47,6 +47,8 @@ pub enum Part {
     TlsSubject,
     /// The SHA-256 of a verified client certificate.
     TlsFingerprint,
+    /// A descriptor with which another proxy asks. No key of the file has it.
+    Descriptor,
 }
 
 /// Declares the kinds of parts and the list of all of them.
@@ -74,7 +76,7 @@ macro_rules! part_kinds {
 
 part_kinds! {
     Ip, ApiKey, Global, Host, Method, Path, Param, Route, Header, Query, Cookie, Consumer, User, Claim, IpPrefix,
-    TlsSubject, TlsFingerprint, Ipv4Prefix,
+    TlsSubject, TlsFingerprint, Ipv4Prefix, Descriptor,
 }
 
 /// What distinguishes the parts of one kind.
@@ -137,6 +139,8 @@ pub enum PartSource {
     Token,
     /// A verified client certificate.
     Certificate,
+    /// The question of another proxy.
+    Question,
 }
 
 /// What the values of a part look like.
@@ -191,8 +195,14 @@ impl PartKind {
             Self::TlsFingerprint => {
                 ("tls:fingerprint", PartTakes::Nothing, PartSource::Certificate, ValueForm::Fingerprint)
             }
+            Self::Descriptor => ("descriptor", PartTakes::Nothing, PartSource::Question, ValueForm::Text),
         };
         PartFacts { word, takes, source, values }
+    }
+
+    /// Those that keys of the file can have.
+    pub(crate) fn of_file() -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(|kind| kind.facts().source != PartSource::Question)
     }
 
     /// The kind with this number.
@@ -227,6 +237,7 @@ impl PartKind {
             Self::Claim => Part::Claim(name.to_owned()),
             Self::TlsSubject => Part::TlsSubject,
             Self::TlsFingerprint => Part::TlsFingerprint,
+            Self::Descriptor => Part::Descriptor,
         })
     }
 }
@@ -254,6 +265,7 @@ impl Part {
             Self::Claim(_) => PartKind::Claim,
             Self::TlsSubject => PartKind::TlsSubject,
             Self::TlsFingerprint => PartKind::TlsFingerprint,
+            Self::Descriptor => PartKind::Descriptor,
         }
     }
 
@@ -276,7 +288,8 @@ impl Part {
             | Self::Route
             | Self::User
             | Self::TlsSubject
-            | Self::TlsFingerprint => PartArgument::None,
+            | Self::TlsFingerprint
+            | Self::Descriptor => PartArgument::None,
         }
     }
 
@@ -312,7 +325,8 @@ impl Part {
             | Self::User
             | Self::Claim(_)
             | Self::TlsSubject
-            | Self::TlsFingerprint => None,
+            | Self::TlsFingerprint
+            | Self::Descriptor => None,
         }
     }
 
@@ -358,13 +372,13 @@ mod tests {
     #[test]
     fn the_numbers_of_kinds_stay() {
         let numbers: Vec<u8> = PartKind::ALL.iter().map(|kind| *kind as u8).collect();
-        assert_eq!(numbers, (1..=18).collect::<Vec<u8>>());
+        assert_eq!(numbers, (1..=19).collect::<Vec<u8>>());
         let known = [PartKind::Ip, PartKind::Header, PartKind::Claim, PartKind::Ipv4Prefix];
         assert_eq!(known.map(|kind| kind as u8), [1, 9, 14, 18]);
         assert!(
             numbers.iter().all(|number| PartKind::numbered(*number).map(|kind| kind as u8) == Some(*number))
         );
-        assert_eq!((PartKind::numbered(0), PartKind::numbered(19)), (None, None));
+        assert_eq!((PartKind::numbered(0), PartKind::numbered(20)), (None, None));
     }
 
     /// A part is its kind and its argument.

@@ -55,6 +55,21 @@ impl IdentityRate {
 }
 
 impl BoundedRate {
+    /// A rate of so many requests in so many seconds that nothing bounds; `None` if no limit can have it.
+    pub fn unbounded(count: u64, seconds: u64) -> Option<Self> {
+        let period = Span::from_secs(seconds);
+        (count > 0 && (MIN_PERIOD..=MAX_PERIOD).contains(&period)).then_some(Self {
+            count,
+            period,
+            unit: None,
+        })
+    }
+
+    /// Whether it is this rate.
+    pub fn is(&self, rate: Rate) -> bool {
+        self.count == rate.count() && self.period == rate.period()
+    }
+
     /// A rate of the configuration, as its own bound.
     pub(crate) fn new(rate: Rate, unit: Option<Unit>) -> Self {
         Self { count: rate.count(), period: rate.period(), unit }

@@ -22,6 +22,7 @@ pub(crate) mod reference;
 pub(crate) mod references;
 pub(crate) mod regions;
 pub(crate) mod rewrite;
+pub(crate) mod rls;
 pub(crate) mod route;
 pub(crate) mod rules;
 pub(crate) mod serialize;
@@ -47,6 +48,7 @@ use crate::model::log::{AccessLogConfig, TraceConfig};
 use crate::model::outside::{CheckConfig, IntrospectionConfig};
 use crate::model::overload::{OwnOverloadConfig, PrioritiesConfig};
 use crate::model::regions::RegionsConfig;
+use crate::model::rls::RlsConfig;
 use crate::model::route::RouteConfig;
 use crate::model::rules::RulesConfig;
 use crate::model::store::RedisConfig;
@@ -88,8 +90,10 @@ pub struct Config {
     pub plans: Vec<String>,
     /// Its protection from overload, if any.
     pub overload: Option<OwnOverloadConfig>,
-    /// The limits, in the order of the file.
+    /// The limits, in the order of the file. Behind them are those of the files of [`rls`](Self::rls), in the order of their rules.
     pub limits: Vec<LimitConfig>,
+    /// Limits for other proxies.
+    pub rls: Option<RlsConfig>,
     /// The upstreams, in the order of the file.
     pub upstreams: Vec<UpstreamConfig>,
     /// The routes, in the order of the file.

@@ -28,11 +28,14 @@ pub enum ServedProtocol {
     Check,
     /// By Envoy's external authorization, over gRPC or HTTP.
     ExtAuthz,
+    /// By Envoy's rate limit service.
+    Rls,
 }
 
 impl ServedProtocol {
     /// The protocols with their names in the file.
-    pub const WORDS: [(&'static str, Self); 2] = [("check", Self::Check), ("ext_authz", Self::ExtAuthz)];
+    pub const WORDS: [(&'static str, Self); 3] =
+        [("check", Self::Check), ("ext_authz", Self::ExtAuthz), ("rls", Self::Rls)];
 
     /// Its name in the file.
     pub fn name(self) -> &'static str {

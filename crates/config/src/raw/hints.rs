@@ -76,7 +76,7 @@ pub(crate) fn keys() -> String {
             PartTakes::Name(_) => format!("{word}:NAME"),
         }
     };
-    let mut parts: Vec<String> = PartKind::ALL.iter().map(written).collect();
+    let mut parts: Vec<String> = PartKind::of_file().map(|kind| written(&kind)).collect();
     parts.sort();
     format!(
         "What is counted separately: {}. `a | b` is the first that the request has, a list is all together.",
@@ -95,7 +95,7 @@ fn key() -> String {
         }
     };
     // The two kinds of networks are written alike.
-    let parts: BTreeSet<String> = PartKind::ALL.iter().map(part).collect();
+    let parts: BTreeSet<String> = PartKind::of_file().map(|kind| part(&kind)).collect();
     let parts: Vec<String> = parts.into_iter().collect();
     let part = format!("(?:{})", parts.join("|"));
     format!(r"\s*{part}\s*(?:\|\s*{part}\s*)*")

@@ -29,8 +29,9 @@ mapping! {
         /// machine.
         max_connections_per_ip: RawCount,
         /// Decides on the requests of another proxy instead of serving clients: check (an HTTP request whose X-Forwarded
-        /// headers describe that of the client: nginx, Traefik, Caddy, APISIX) or ext_authz (Envoy, over gRPC and HTTP).
-        #[schemars(extend("enum" = ["check", "ext_authz"]))]
+        /// headers describe that of the client: nginx, Traefik, Caddy, APISIX), ext_authz (Envoy, over gRPC and HTTP) or rls
+        /// (Envoy's rate limit service, by the limits of `rls`).
+        #[schemars(extend("enum" = ["check", "ext_authz", "rls"]))]
         serve: RawText,
         /// The addresses and networks of the proxies that may ask, since they name the client. Required with `serve`, unless
         /// `tls.client_ca` identifies them.

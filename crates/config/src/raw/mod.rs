@@ -18,6 +18,7 @@ pub(crate) mod outside;
 pub(crate) mod overload;
 pub(crate) mod queue;
 pub(crate) mod regions;
+pub(crate) mod rls;
 pub(crate) mod route;
 pub(crate) mod rules;
 pub(crate) mod scalars;
@@ -47,6 +48,7 @@ use crate::raw::outside::{RawCheck, RawIntrospection};
 use crate::raw::overload::{RawOwnOverload, RawPriorities};
 use crate::raw::queue::RawQueue;
 use crate::raw::regions::RawRegions;
+use crate::raw::rls::RawRls;
 use crate::raw::route::RawRoute;
 use crate::raw::rules::RawRules;
 use crate::raw::scalars::{RawCount, RawText};
@@ -88,6 +90,8 @@ mapping! {
         /// The limits, by name.
         #[schemars(extend("propertyNames" = hints::names()))]
         limits: Named<RawLimit>,
+        /// Limits for other proxies, which ask by Envoy's rate limit service.
+        rls: RawRls,
         /// The APIs behind the gateway, by name.
         #[schemars(extend("propertyNames" = hints::names()))]
         upstreams: Named<RawUpstream>,

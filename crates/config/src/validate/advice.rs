@@ -214,7 +214,11 @@ fn skipped(
         }
         PartSource::Token => known.token_required,
         PartSource::Address | PartSource::Nothing | PartSource::Route | PartSource::PathParameter => true,
-        PartSource::Header | PartSource::Query | PartSource::Cookie | PartSource::Certificate => false,
+        PartSource::Header
+        | PartSource::Query
+        | PartSource::Cookie
+        | PartSource::Certificate
+        | PartSource::Question => false,
     };
     let skips = limit.on_missing == OnMissing::Skip && limit.mode == Mode::Enforce && limit.when.is_none();
     if !skips || limit.key.parts().all(required) {

@@ -60,13 +60,13 @@ fn alternatives(text: &At<String>, context: Context<'_>, report: &mut Report) ->
 
 /// The kinds that are written as one word.
 fn plain() -> impl Iterator<Item = PartKind> {
-    PartKind::ALL.iter().copied().filter(|kind| kind.facts().takes == PartTakes::Nothing)
+    PartKind::of_file().filter(|kind| kind.facts().takes == PartTakes::Nothing)
 }
 
 /// The kinds that are written with a name, each with an example.
 fn with_name() -> impl Iterator<Item = (PartKind, &'static str)> {
-    PartKind::ALL.iter().filter_map(|kind| match kind.facts().takes {
-        PartTakes::Name(example) => Some((*kind, example)),
+    PartKind::of_file().filter_map(|kind| match kind.facts().takes {
+        PartTakes::Name(example) => Some((kind, example)),
         PartTakes::Nothing | PartTakes::Bits => None,
     })
 }
@@ -96,7 +96,8 @@ fn missing_source(part: &str, source: PartSource, context: Context<'_>) -> Optio
         | PartSource::Header
         | PartSource::Query
         | PartSource::Cookie
-        | PartSource::ApiKey => None,
+        | PartSource::ApiKey
+        | PartSource::Question => None,
     }
 }
 

@@ -243,7 +243,8 @@ pub(super) fn warnings(
             | PartSource::PathParameter
             | PartSource::Consumer
             | PartSource::Token
-            | PartSource::Certificate,
+            | PartSource::Certificate
+            | PartSource::Question,
             _,
         ) => false,
     };

@@ -30,6 +30,7 @@ mod queue;
 mod quota;
 mod redis_url;
 mod regions;
+mod rls;
 mod route;
 mod rules;
 mod section;
@@ -178,6 +179,8 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         of_jwt.chain(introspection.iter().map(|introspection| &introspection.header)).collect();
     let access_log = log::access_log(raw.access_log.as_ref(), folder, (&api_key, &token_headers), report);
     let trace = log::trace(raw.trace.as_ref(), report);
+    let rls = raw.rls.as_ref().and_then(|raw| rls::rls(raw, folder, context, report));
+    served::check_rls(raw, &listeners, report);
     let regions = raw.regions.as_ref().and_then(|raw| regions::regions(raw, has_store, folder, report));
     let mut limits = limits.into_valid();
     if let Some((regions, raw)) = regions.as_ref().zip(raw.regions.as_ref()) {
@@ -211,6 +214,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         lists: lists.into_valid().into_iter().chain(proxy_files).collect(),
         plans,
         limits,
+        rls,
         upstreams: upstreams.into_valid(),
         routes,
         workers: workers.map(|n| n as usize),

@@ -10,6 +10,7 @@ use crate::model::listener::{ListenerConfig, TlsConfig};
 use crate::model::route::Match;
 use crate::model::served::{ServedConfig, ServedProtocol};
 use crate::parse_network;
+use crate::raw::RawConfig;
 use crate::raw::listen::RawListenerFields;
 use crate::read::at::At;
 use crate::read::is_wrong;
@@ -50,6 +51,25 @@ pub(super) fn served(
     Some(ServedConfig { protocol: protocol?, callers, deny_status })
 }
 
+/// Reports a listener with `serve: rls` without limits, and limits that no listener serves.
+pub(super) fn check_rls(raw: &RawConfig, listeners: &Section<ListenerConfig>, report: &mut Report) {
+    let is_rls = |listener: &ListenerConfig| {
+        listener.served.as_ref().is_some_and(|served| served.protocol == ServedProtocol::Rls)
+    };
+    let served = listeners.valid().find(|(_, listener)| is_rls(listener));
+    match (served, &raw.rls) {
+        (Some((name, _)), None) if !is_wrong!(raw, rls) => report.error(
+            name.problem(format!("the listener `{}` serves rate limits, and there is no `rls`", name.value))
+                .help("such as `rls: {files: [ratelimit/*.yaml]}`"),
+        ),
+        (None, Some(rls)) if listeners.is_complete() => report.warning(
+            Problem::new(rls.at, "`rls` has no effect: no listener serves it")
+                .help("such as `listen: [{address: 0.0.0.0:8081, serve: rls, callers: [10.0.0.0/8]}]`"),
+        ),
+        _ => {}
+    }
+}
+
 /// Reports a limit of a route that a listener with `serve` cannot decide, because it sees neither the response nor the end
 /// of a request.
 pub(super) fn check_limit(
@@ -62,8 +82,10 @@ pub(super) fn check_limit(
     let Some(why) = obstacle(limit) else { return };
     let is_meant =
         |listener: &ListenerConfig| matches.listener.as_ref().is_none_or(|of| of.name == listener.name);
-    let served =
-        listeners.valid().map(|(_, listener)| listener).find(|one| one.served.is_some() && is_meant(one));
+    let by_route = |listener: &ListenerConfig| {
+        listener.served.as_ref().is_some_and(|served| served.protocol != ServedProtocol::Rls)
+    };
+    let served = listeners.valid().map(|(_, listener)| listener).find(|one| by_route(one) && is_meant(one));
     if let Some((listener, served)) = served.and_then(|one| Some((one, one.served.as_ref()?))) {
         report.error(
             name.problem(format!(

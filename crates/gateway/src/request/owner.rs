@@ -51,7 +51,11 @@ fn is_of_client(part: &Part) -> bool {
         | PartSource::Consumer
         | PartSource::Token
         | PartSource::Certificate => true,
-        PartSource::Nothing | PartSource::Route | PartSource::PathParameter | PartSource::Query => false,
+        PartSource::Nothing
+        | PartSource::Route
+        | PartSource::PathParameter
+        | PartSource::Query
+        | PartSource::Question => false,
     }
 }
 

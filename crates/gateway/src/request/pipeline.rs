@@ -21,7 +21,7 @@ use sluicegate_auth::Answers;
 use sluicegate_auth::check::Check;
 use sluicegate_base::boxed_future::boxed_future;
 use sluicegate_base::incoming::Request;
-use sluicegate_base::message::{LocalBody, LocalResponse};
+use sluicegate_base::message::LocalResponse;
 use sluicegate_base::refusal_reason::RefusalReason;
 use sluicegate_config::Protocol;
 use sluicegate_downstream::{Connection, RequestBody};
@@ -153,7 +153,7 @@ pub(super) async fn check(
         Err(response) => return response,
     };
     let mut response = match &admitted.route.target {
-        Target::Upstream { .. } => LocalResponse::new(StatusCode::OK, LocalBody::Empty),
+        Target::Upstream { .. } => respond::admitted(),
         _ => local_answer(&view.snapshot, context, &admitted, head),
     };
     if let Some(headers) = admitted.rate_limit_headers {

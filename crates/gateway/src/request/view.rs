@@ -9,7 +9,7 @@ use sluicegate_limiter::{Time, Usage};
 use super::ending::Ending;
 use super::limit_selection::{LimitSelection, SkipReason};
 use super::verdict::Evaluated;
-use crate::limit::{self, Decision, SelectedLimit, Store};
+use crate::limit::{self, Decided, Decision, SelectedLimit, Store};
 use crate::process_state::ProcessState;
 use crate::snapshot::Snapshot;
 use sluicegate_base::limit_outcome::LimitOutcome;
@@ -123,8 +123,26 @@ impl View {
 
     /// Counts the verdicts of a request in the metrics.
     pub fn observe(&self, evaluated: Evaluated<'_, '_>) {
-        let selected = evaluated.decided().selected;
-        let Decision { verdicts, admitted, fallen_back, unavailable, .. } = evaluated.decision();
+        self.observe_limits(evaluated.decided());
+        if evaluated.decision().unavailable {
+            return;
+        }
+        for (index, reason) in evaluated.skipped {
+            let outcome = match reason {
+                SkipReason::Exempt => LimitOutcome::Exempt,
+                SkipReason::NoKey => LimitOutcome::Skipped,
+                SkipReason::WouldDeny => LimitOutcome::ShadowRefused,
+                SkipReason::NotApplicable => continue, // the limit does not cover the request
+            };
+            self.limits[*index].count(outcome);
+        }
+    }
+
+    /// Counts the verdicts of limits in the metrics.
+    #[inline]
+    pub(super) fn observe_limits(&self, decided: Decided<'_, '_>) {
+        let selected = decided.selected;
+        let Decision { verdicts, admitted, fallen_back, unavailable, .. } = decided.decision;
         if *fallen_back {
             for selected in selected.iter().filter(|one| one.limit.config.shared && !one.candidate) {
                 self.limits[selected.index].fell_back(selected.limit.config.on_store_failure);
@@ -134,7 +152,7 @@ impl View {
             return; // there are no verdicts
         }
         debug_assert_eq!(verdicts.len(), selected.len(), "each limit has a verdict");
-        for one in evaluated.decided().iter() {
+        for one in decided.iter() {
             let SelectedLimit { index, limit, candidate, ask, fair } = one.selected;
             let metrics = &self.limits[*index];
             if !candidate {
@@ -159,15 +177,6 @@ impl View {
                 }
             }
             metrics.count(one.outcome());
-        }
-        for (index, reason) in evaluated.skipped {
-            let outcome = match reason {
-                SkipReason::Exempt => LimitOutcome::Exempt,
-                SkipReason::NoKey => LimitOutcome::Skipped,
-                SkipReason::WouldDeny => LimitOutcome::ShadowRefused,
-                SkipReason::NotApplicable => continue, // the limit does not cover the request
-            };
-            self.limits[*index].count(outcome);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use super::rls::RlsLimits;
 use sluicegate_auth::Consumers;
 use sluicegate_auth::jwt::KeySet;
 use sluicegate_auth::lists::AddressList;
@@ -31,6 +32,8 @@ pub struct Resources {
     pub lists: Vec<Arc<AddressList>>,
     /// The certificates of listeners, in the order of [`Config::listeners`]; `None` for one without TLS.
     pub listeners: Vec<Option<ListenerFiles>>,
+    /// Limits for other proxies; `None` if there are none.
+    pub rls: Option<Arc<RlsLimits>>,
     /// The keys that tokens are verified with; `None` if they are fetched, or if there are no tokens.
     pub token_keys: Option<Arc<KeySet>>,
     /// TLS to upstreams, in the order of [`Config::upstreams`]; `None` for one without.

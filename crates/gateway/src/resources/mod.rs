@@ -6,6 +6,7 @@
 mod listener;
 mod lists;
 mod loaded;
+mod rls;
 mod source;
 mod tokens;
 mod upstream;
@@ -23,6 +24,7 @@ use sluicegate_config::{Config, ConsumersConfig, Folder, LimitConfig, Parsed, Re
 use sluicegate_route::warn_of_unreachable;
 
 pub use self::loaded::{LoadedConfig, Resources};
+pub use self::rls::{MAX_HITS, RlsLimits, RlsStamps};
 pub use self::source::{Source, admin_address, consumers_file};
 
 /// The result of reading a configuration: the configuration, if it is valid, and the report.
@@ -48,9 +50,10 @@ fn parse_after(text: String, file: &str, folder: &Path, before: Option<&LoadedCo
     let mut report = Report::default();
     let folder = Folder { path: folder, read: &|path| file::read(path, file::SMALL).map(|(bytes, _)| bytes) };
     let parsed = sluicegate_config::parse(&text, folder, &mut report);
-    let config = parsed.and_then(|Parsed { config, matches }| {
+    let config = parsed.and_then(|Parsed { mut config, matches }| {
         warn_of_unreachable(&matches, &mut report);
-        let resources = load(&config, before, &mut report)?;
+        let rls = config.rls.clone().map(|rls| rls::load(&rls, &mut config.limits, &mut report));
+        let resources = Resources { rls: all(rls)?, ..load(&config, before, &mut report)? };
         Some(LoadedConfig { config: Arc::new(config), resources, divisions: Vec::new() })
     });
     report.sort();
@@ -91,6 +94,7 @@ fn load(config: &Config, before: Option<&LoadedConfig>, report: &mut Report) -> 
         consumers: all(consumers)?,
         lists: lists.into_iter().collect::<Option<_>>()?,
         listeners: listeners.into_iter().map(all).collect::<Option<_>>()?,
+        rls: None,
         token_keys,
         upstreams: upstreams.into_iter().map(all).collect::<Option<_>>()?,
     })

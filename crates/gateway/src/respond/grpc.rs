@@ -23,7 +23,7 @@ pub(super) const PERMISSION_DENIED: &str = "7";
 pub(super) const UNAVAILABLE: Status = ("14", "the gateway cannot count this call at the moment");
 
 /// Whether a request is a gRPC call. Media types are case-insensitive (RFC 9110 §8.3.1).
-pub(super) fn is_grpc(head: &RequestHead) -> bool {
+pub fn is_grpc(head: &RequestHead) -> bool {
     const GRPC: &[u8] = b"application/grpc";
     let kind = head.headers.get(header::CONTENT_TYPE).unwrap_or_default();
     let Some((kind, rest)) = kind.split_at_checked(GRPC.len()) else { return false };

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::supervisor::Supervisor;
-use crate::resources::LoadedConfig;
+use crate::resources::{LoadedConfig, RlsStamps};
 use sluicegate_base::file_watch::{Unusable, Watched};
 use sluicegate_config::Config;
 
@@ -38,6 +38,7 @@ impl Supervisor {
             })
             .await;
         }
+        self.check_rls_files().await;
         self.check_tls_files().await;
         let mut at = 0;
         while let Some((name, watches)) = self.files.upstream_tls.get_mut(at) {
@@ -50,6 +51,19 @@ impl Supervisor {
                 let name = name.clone();
                 self.apply_upstream_tls(&name).await;
             }
+        }
+    }
+
+    /// Loads the configuration again if a file of limits for other proxies has changed: its limits are among those of the
+    /// configuration.
+    async fn check_rls_files(&mut self) {
+        let config = self.shared.snapshot.load_full().config.rls.clone();
+        let Some(config) = config else { return };
+        let stamps = sluicegate_base::boxed_future::spawn_blocking(move || RlsStamps::of(&config)).await;
+        let Ok(stamps) = stamps else { return };
+        if self.files.rls.as_ref() != Some(&stamps) {
+            self.files.rls = Some(stamps); // also if they cannot be used, which is logged once
+            let _ = self.reload("file changed").await;
         }
     }
 

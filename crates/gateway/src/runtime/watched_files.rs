@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::resources::LoadedConfig;
+use crate::resources::{LoadedConfig, RlsStamps};
 use sluicegate_auth::Consumers;
 use sluicegate_auth::lists::AddressList;
 use sluicegate_base::file_watch::{Watch, WatchGroup};
@@ -16,6 +16,8 @@ pub(super) struct WatchedFiles {
     /// Address lists by name.
     pub(super) lists: Vec<(String, PathBuf, Watch<AddressList>)>,
     pub(super) tls: Vec<TlsFiles>,
+    /// The files of limits for other proxies.
+    pub(super) rls: Option<RlsStamps>,
     /// The certificates of upstreams by the upstream's name.
     pub(super) upstream_tls: Vec<(String, Vec<Watch<Pem>>)>,
 }
@@ -37,6 +39,7 @@ impl WatchedFiles {
             consumers: consumers
                 .map(|(named, known)| (named.file.path.clone(), Watch::new(&named.file.path, known))),
             lists: lists.collect(),
+            rls: config.rls.as_ref().map(RlsStamps::of),
             tls: TlsFiles::of(config),
         }
     }

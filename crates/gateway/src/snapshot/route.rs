@@ -189,7 +189,8 @@ fn is_identity_independent(limit: &LimitConfig, known_keys: bool) -> bool {
         | PartSource::Header
         | PartSource::Query
         | PartSource::Cookie
-        | PartSource::Certificate => false,
+        | PartSource::Certificate
+        | PartSource::Question => false,
     };
     let for_some = !limit.plans.is_empty() || !limit.exempt.plans.is_empty();
     let named = limit.identity_rate.is_some() || limit.cost.is_checked() || limit.fair.is_some();

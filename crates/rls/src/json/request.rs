@@ -114,7 +114,9 @@ fn unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
         Written::Number(number) => {
             i32::try_from(number).map_err(|_| D::Error::invalid_value(Unexpected::Unsigned(number), &Scalar))
         }
-        Written::Text(name) => Unit::from_str_name(&name)
+        Written::Text(name) if name == "UNKNOWN" => Ok(0),
+        Written::Text(name) => Unit::named(&name)
+            .filter(|_| name.chars().all(|c| c.is_ascii_uppercase()))
             .map(|unit| unit as i32)
             .ok_or_else(|| D::Error::invalid_value(Unexpected::Str(&name), &"a unit, such as MINUTE")),
     })

@@ -183,7 +183,8 @@ impl Plan<'_> {
         let asks = std::mem::take(&mut self.asks);
         for ask in asks {
             let name = ask.rule().map_or("", |rule| rules[rule].name.as_str());
-            self.descriptors[ask.descriptor] = if !name.is_empty() && names.contains(&name) {
+            let descriptor = ask.descriptor;
+            self.descriptors[descriptor] = if !name.is_empty() && names.contains(&name) {
                 Planned::Replaced
             } else {
                 self.asks.push(ask);

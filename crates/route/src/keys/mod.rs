@@ -61,6 +61,14 @@ pub fn lacks_user(spec: &KeySpec, request: Identified<'_>) -> bool {
     lacking.is_some_and(|alternatives| alternatives.iter().any(Part::is_of_user))
 }
 
+/// The key of a descriptor with which another proxy asks, and its text.
+pub fn of_descriptor(descriptor: &str, secret: &KeySecret) -> (Fingerprint, KeyText) {
+    let (mut hasher, mut whole) = (secret.build_hasher(), KeyText::new());
+    write_part(&mut hasher, 0, descriptor.as_bytes());
+    text::write(&Part::Descriptor, descriptor.as_bytes(), &mut whole);
+    (Fingerprint::from_hash(hasher.finish()), whole)
+}
+
 /// The fingerprint that all requests without the key share.
 pub fn fingerprint_of_missing(secret: &KeySecret) -> Fingerprint {
     Fingerprint::from_hash(secret.hash_one("requests without the key"))
@@ -219,6 +227,7 @@ fn value_of<'a>(part: &'a Part, request: Identified<'a>) -> Option<RequestValue<
         Part::Claim(name) => identity.token.as_deref()?.claim(name)?.as_bytes(),
         Part::TlsSubject => request.certificate()?.subject.as_bytes(),
         Part::TlsFingerprint => request.certificate()?.fingerprint.as_bytes(),
+        Part::Descriptor => return None, // it is in the question of a proxy
     };
     (!bytes.is_empty()).then_some(RequestValue::Borrowed(bytes))
 }

@@ -72,6 +72,7 @@ mod tests {
             (Part::Ipv4Prefix(24), b"\x01\x02\x03\x00"),
             (Part::TlsSubject, b"CN=a"),
             (Part::TlsFingerprint, b"00ff"),
+            (Part::Descriptor, b"web|client=a"),
         ];
         let mut text = KeyText::new();
         parts.iter().for_each(|(part, value)| write(part, value, &mut text));

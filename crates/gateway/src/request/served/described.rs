@@ -73,6 +73,11 @@ impl Described {
     }
 }
 
+/// Whether a header belongs to the question, not to the request of the client.
+pub(super) fn is_of_question(name: &[u8]) -> bool {
+    OF_QUESTION.iter().any(|other| other.as_bytes() == name)
+}
+
 /// The headers without those that belong to the question.
 fn headers_of(headers: &Headers) -> Headers {
     let mut all = headers.clone();
@@ -89,7 +94,7 @@ fn host_of(head: &RequestHead) -> Option<&[u8]> {
 }
 
 /// A path with its query; of a URL, its path with its query.
-fn target(text: &[u8]) -> Option<RequestTarget> {
+pub(super) fn target(text: &[u8]) -> Option<RequestTarget> {
     let path = match text.first() {
         Some(b'/') => text,
         _ => {

@@ -1,6 +1,10 @@
 //! Decides for another proxy, which describes the request of its client and forwards it.
 
 mod described;
+mod ext_authz;
+mod grpc;
+mod rls;
+mod rls_decision;
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -15,6 +19,7 @@ use sluicegate_base::message::{LocalBody, LocalResponse};
 use sluicegate_config::{ServedConfig, ServedProtocol};
 use sluicegate_downstream::worker_state::Deadline;
 use sluicegate_downstream::{Connection, RequestBody};
+use sluicegate_rls::wire::authorization::CheckResponse;
 use sluicegate_wire::RequestHead;
 
 /// The response to the question of a proxy. Takes the body out of `request`.
@@ -29,7 +34,16 @@ pub(super) async fn answer(
     let described = match config.protocol {
         _ if !is_caller(connection, config) => Err(LocalError::NoCaller),
         ServedProtocol::Check => Described::by_headers(view, head),
+        ServedProtocol::ExtAuthz if grpc::is_call(head) => {
+            return authorize(view, connection, deadline, config, (head, body)).await;
+        }
         ServedProtocol::ExtAuthz => Described::as_it_is(view, head),
+        ServedProtocol::Rls => {
+            let now = connection.worker.clock().now();
+            let context = RequestContext::new(connection, deadline, view, now, Some(head));
+            let response = rls::answer(view, &context, head, body).await;
+            return context.finish(snapshot, response.with_body());
+        }
     };
     let (context, mut response) = match described {
         Err(error) => {
@@ -50,6 +64,28 @@ pub(super) async fn answer(
         response.body = LocalBody::Empty;
     }
     context.finish(snapshot, response.with_body())
+}
+
+/// The response to a call of Envoy's external authorization.
+async fn authorize(
+    view: &View,
+    connection: &Rc<Connection>,
+    deadline: &Rc<Deadline>,
+    config: &ServedConfig,
+    (head, body): (&RequestHead, &mut Option<RequestBody>),
+) -> Response {
+    let (context, response) = match ext_authz::described(view, head, body).await {
+        Ok(described) => {
+            let (context, response) = decide(view, connection, deadline, described).await;
+            (context, ext_authz::response(with_deny_status(response, config.deny_status)))
+        }
+        Err(status) => {
+            let now = connection.worker.clock().now();
+            let context = RequestContext::new(connection, deadline, view, now, Some(head));
+            (context, grpc::response(Err::<CheckResponse, _>(status)))
+        }
+    };
+    context.finish(&view.snapshot, response.with_body())
 }
 
 /// Whether the peer may describe requests of others.

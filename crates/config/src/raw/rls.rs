@@ -1,0 +1,36 @@
+//! The rate limit service for other proxies as it is written.
+
+use crate::raw::RawText;
+#[cfg(feature = "schema")]
+use crate::raw::hints;
+use crate::raw::scalars::RawCount;
+use crate::read::at::At;
+use crate::read::{OneOrMany, mapping};
+
+mapping! {
+    /// Limits for other proxies, which ask by Envoy's rate limit service: listeners with `serve: rls`.
+    "rls"
+    struct RawRls {
+        /// Files of envoyproxy/ratelimit, which are read unmodified: paths, or patterns such as ratelimit/*.yaml.
+        #[schemars(required)]
+        files: OneOrMany<At<RawText>>,
+        /// What is done with the hits of a refused request: charge (default, as envoyproxy/ratelimit does: each descriptor counts
+        /// for itself, and hits above a limit count, too) or keep (all descriptors are one decision: a refusal charges none).
+        #[schemars(extend("enum" = ["charge", "keep"]))]
+        over_limit: RawText,
+        /// The algorithm of the limits of these files. Default: fixed_window, as in envoyproxy/ratelimit.
+        #[schemars(extend("enum" = ["fixed_window", "token_bucket", "sliding_window"]))]
+        algorithm: RawText,
+        /// Where they are counted: shared (with all gateways of the store) or local. Default: shared if there is a store.
+        #[schemars(extend("enum" = ["shared", "local"]))]
+        scope: RawText,
+        /// How shared limits are counted: auto, exact or leased, as for other limits.
+        #[schemars(extend("enum" = ["auto", "exact", "leased"]))]
+        sync: RawText,
+        /// What happens while the store fails: local (default), open or closed, as for other limits.
+        #[schemars(extend("enum" = ["local", "open", "closed"]))]
+        on_store_failure: RawText,
+        /// The maximum number of keys of each limit. Default: 1M.
+        max_keys: RawCount,
+    }
+}

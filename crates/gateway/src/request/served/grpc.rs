@@ -1,0 +1,37 @@
+//! Unary calls of gRPC over HTTP/2: one message in, one message out.
+
+use bytes::Bytes;
+use http::{Method, Version};
+use prost::Message;
+use sluicegate_base::message::LocalResponse;
+use sluicegate_downstream::RequestBody;
+use sluicegate_rls::wire::decode::MAX_MESSAGE;
+use sluicegate_rls::wire::frame;
+use sluicegate_rls::wire::status::{Code, Status};
+use sluicegate_wire::RequestHead;
+
+use crate::request::message::read_body;
+use crate::respond;
+
+/// Whether a request is a call.
+pub(super) fn is_call(head: &RequestHead) -> bool {
+    head.version == Version::HTTP_2 && head.method == Method::POST && respond::is_grpc(head)
+}
+
+/// The message of a call.
+///
+/// # Errors
+/// If there is not exactly one, or it is too long.
+pub(super) async fn message(body: &mut Option<RequestBody>) -> Result<Bytes, Status> {
+    let body = body.take().unwrap_or(RequestBody::None);
+    let whole = read_body(body, (MAX_MESSAGE + frame::PREFIX) as u64).await;
+    let whole =
+        whole.map_err(|_| Status::new(Code::ResourceExhausted, "the message is too long or incomplete"))?;
+    frame::message(&whole, MAX_MESSAGE)
+}
+
+/// The response to a call.
+pub(super) fn response(answer: Result<impl Message, Status>) -> LocalResponse {
+    let answer = answer.map(|message| frame::encode(&message));
+    respond::call(answer.map_err(|status| (status.code.number(), status.encoded_message())))
+}

@@ -1,0 +1,86 @@
+//! Envoy's rate limit service, and the same question in JSON.
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use sluicegate_base::message::LocalResponse;
+use sluicegate_downstream::RequestBody;
+use sluicegate_rls::json;
+use sluicegate_rls::wire::decode;
+use sluicegate_rls::wire::health::{HealthCheckResponse, ServingStatus};
+use sluicegate_rls::wire::services::{self, Method as Call};
+use sluicegate_rls::wire::status::{Code, Status};
+use sluicegate_wire::RequestHead;
+
+use super::{grpc, rls_decision};
+use crate::request::message::read_body;
+use crate::request::{RequestContext, View};
+use crate::respond::{self, LocalError};
+
+/// The services that a question for the health can name; an empty name is the server as a whole.
+const SERVED: [&str; 2] = ["", services::RATE_LIMIT];
+
+/// The response to a request on a listener with `serve: rls`.
+pub(super) async fn answer(
+    view: &View,
+    context: &RequestContext,
+    head: &RequestHead,
+    body: &mut Option<RequestBody>,
+) -> LocalResponse {
+    if grpc::is_call(head) {
+        return match Call::of(head.target.path()) {
+            Some(Call::ShouldRateLimit) => {
+                let answer = match grpc::message(body).await.and_then(decode::rate_limit) {
+                    Ok(request) => rls_decision::decide(view, context.begun(), &request).await,
+                    Err(status) => Err(status),
+                };
+                grpc::response(answer)
+            }
+            Some(Call::HealthCheck) => grpc::response(grpc::message(body).await.and_then(health)),
+            _ => {
+                let text = "this listener serves Envoy's rate limit service, and the health service";
+                grpc::response(Err::<HealthCheckResponse, _>(Status::new(Code::Unimplemented, text)))
+            }
+        };
+    }
+    match (&head.method, head.target.path()) {
+        (&Method::POST, "/json") => in_json(view, context, body).await,
+        (&Method::GET | &Method::HEAD, "/healthcheck") => {
+            respond::fixed(StatusCode::OK, Bytes::from_static(b"OK"), "text/plain")
+        }
+        _ => context.refuse(LocalError::NoRoute),
+    }
+}
+
+fn health(message: Bytes) -> Result<HealthCheckResponse, Status> {
+    let question = decode::health(message)?;
+    match SERVED.contains(&question.service.as_str()) {
+        true => Ok(HealthCheckResponse::of(ServingStatus::Serving)),
+        false => Err(Status::new(Code::NotFound, "this service is not served here")),
+    }
+}
+
+/// The same question and answer in JSON, as envoyproxy/ratelimit has them.
+async fn in_json(view: &View, context: &RequestContext, body: &mut Option<RequestBody>) -> LocalResponse {
+    let body = body.take().unwrap_or(RequestBody::None);
+    let Ok(body) = read_body(body, json::MAX_JSON as u64).await else {
+        return context.refuse(LocalError::TooLarge);
+    };
+    let answer = match json::request(&body) {
+        Ok(request) => rls_decision::decide(view, context.begun(), &request).await,
+        Err(status) => Err(status),
+    };
+    let (status, text, kind) = match answer {
+        Ok(answer) if answer.is_over_limit() => {
+            (StatusCode::TOO_MANY_REQUESTS, json::response(&answer), "application/json")
+        }
+        Ok(answer) => (StatusCode::OK, json::response(&answer), "application/json"),
+        Err(error) => {
+            let status = match error.code {
+                Code::Unavailable | Code::Internal => StatusCode::SERVICE_UNAVAILABLE,
+                _ => StatusCode::BAD_REQUEST,
+            };
+            (status, format!("{}\n", error.message), "text/plain; charset=utf-8")
+        }
+    };
+    respond::fixed(status, text.into(), kind)
+}
