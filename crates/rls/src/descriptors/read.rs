@@ -75,7 +75,11 @@ impl Reader<'_> {
         self.domain.name = self.text(&fields, "domain");
         if self.domain.name.is_empty() && self.report.errors.is_empty() {
             let at = fields.place("domain").unwrap_or(Place::START);
-            self.error(at, "the file has no `domain`", "write the domain that the proxy names in its requests");
+            self.error(
+                at,
+                "the file has no `domain`",
+                "write the domain that the proxy names in its requests",
+            );
         }
         let path = self.domain.name.clone();
         self.descriptors(&fields, 0, &path, 1);
@@ -94,7 +98,11 @@ impl Reader<'_> {
             let Some(fields) = self.fields(item, "a descriptor", DESCRIPTOR) else { continue };
             let (key, value) = (self.text(&fields, "key"), self.text(&fields, "value"));
             if key.is_empty() {
-                self.error(item.at, "the descriptor has no `key`", "write the key of the entry that it stands for");
+                self.error(
+                    item.at,
+                    "the descriptor has no `key`",
+                    "write the key of the entry that it stands for",
+                );
                 continue;
             }
             let joined = if value.is_empty() { key } else { format!("{key}_{value}") };
@@ -109,7 +117,11 @@ impl Reader<'_> {
             let share_threshold = self.is_true(&fields, "share_threshold");
             if share_threshold && !joined.contains('*') {
                 let at = fields.place("share_threshold").unwrap_or(item.at);
-                self.error(at, "there is nothing to share: the value has no `*`", "only values of a wildcard share a counter");
+                self.error(
+                    at,
+                    "there is nothing to share: the value has no `*`",
+                    "only values of a wildcard share a counter",
+                );
             }
             let node = Node {
                 rule,
@@ -133,9 +145,9 @@ impl Reader<'_> {
         let shadow_mode = self.is_true(descriptor, "shadow_mode");
         let quota_mode = self.is_true(descriptor, "quota_mode");
         let detailed_metric = self.is_true(descriptor, "detailed_metric");
-        let metadata = descriptor.get("metadata").and_then(|node| {
-            metadata::object(node).map_err(|problem| self.report.error(problem)).ok()
-        });
+        let metadata = descriptor
+            .get("metadata")
+            .and_then(|node| metadata::object(node).map_err(|problem| self.report.error(problem)).ok());
         let Some(node) = descriptor.get("rate_limit") else {
             for name in ["shadow_mode", "quota_mode", "detailed_metric", "metadata"] {
                 if let Some(at) = descriptor.place(name) {
@@ -213,7 +225,11 @@ impl Reader<'_> {
             let Some(fields) = self.fields(item, "an entry of `replaces`", REPLACES) else { continue };
             let name = self.text(&fields, "name");
             if name.is_empty() {
-                self.error(item.at, "the entry has no `name`", "write the name of the limit that is replaced");
+                self.error(
+                    item.at,
+                    "the entry has no `name`",
+                    "write the name of the limit that is replaced",
+                );
             } else if name == own {
                 self.error(item.at, "a limit cannot replace itself", "write the name of another limit");
             } else {
@@ -332,8 +348,14 @@ mod tests {
     #[test]
     fn numbers_are_those_of_yaml() {
         let number = whole_number;
-        assert_eq!((number("500"), number("1_000"), number("0x10"), number("010")), (Some(500), Some(1_000), Some(16), Some(8)));
+        assert_eq!(
+            (number("500"), number("1_000"), number("0x10"), number("010")),
+            (Some(500), Some(1_000), Some(16), Some(8))
+        );
         assert_eq!((number("0"), number("0b11"), number("4294967295")), (Some(0), Some(3), Some(u32::MAX)));
-        assert_eq!((number("4294967296"), number("-1"), number("1.5"), number(""), number("0x")), (None, None, None, None, None));
+        assert_eq!(
+            (number("4294967296"), number("-1"), number("1.5"), number(""), number("0x")),
+            (None, None, None, None, None)
+        );
     }
 }

@@ -77,9 +77,8 @@ impl From<Request> for RateLimitRequest {
 
 impl From<Descriptor> for RateLimitDescriptor {
     fn from(read: Descriptor) -> Self {
-        let entry = |entry: JsonEntry| {
-            Entry::new(entry.key.unwrap_or_default(), entry.value.unwrap_or_default())
-        };
+        let entry =
+            |entry: JsonEntry| Entry::new(entry.key.unwrap_or_default(), entry.value.unwrap_or_default());
         Self {
             entries: read.entries.unwrap_or_default().into_iter().map(entry).collect(),
             limit: read.limit.map(|limit| RateLimitOverride {
@@ -115,7 +114,9 @@ fn unit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
         Written::Number(number) => {
             i32::try_from(number).map_err(|_| D::Error::invalid_value(Unexpected::Unsigned(number), &Scalar))
         }
-        Written::Text(name) => Unit::from_str_name(&name)
+        Written::Text(name) if name == "UNKNOWN" => Ok(0),
+        Written::Text(name) => Unit::named(&name)
+            .filter(|_| name.chars().all(|c| c.is_ascii_uppercase()))
             .map(|unit| unit as i32)
             .ok_or_else(|| D::Error::invalid_value(Unexpected::Str(&name), &"a unit, such as MINUTE")),
     })

@@ -48,8 +48,12 @@ fn limit(limit: &RateLimit) -> Json {
     }
     match Unit::try_from(limit.unit) {
         Ok(Unit::Unknown) => {}
-        Ok(unit) => drop(fields.insert("unit".to_owned(), unit.as_str_name().into())),
-        Err(_) => drop(fields.insert("unit".to_owned(), limit.unit.into())),
+        Ok(unit) => {
+            fields.insert("unit".to_owned(), unit.name().to_uppercase().into());
+        }
+        Err(_) => {
+            fields.insert("unit".to_owned(), limit.unit.into());
+        }
     }
     Json::Object(fields)
 }
@@ -59,11 +63,13 @@ fn header(header: &HeaderValue) -> Json {
 }
 
 fn code(fields: &mut Map<String, Json>, name: &str, code: i32) {
-    match Code::try_from(code) {
-        Ok(Code::Unknown) => {}
-        Ok(known) => drop(fields.insert(name.to_owned(), known.as_str_name().into())),
-        Err(_) => drop(fields.insert(name.to_owned(), code.into())),
-    }
+    let json = match Code::try_from(code) {
+        Ok(Code::Unknown) => return,
+        Ok(Code::Ok) => "OK".into(),
+        Ok(Code::OverLimit) => "OVER_LIMIT".into(),
+        Err(_) => code.into(),
+    };
+    fields.insert(name.to_owned(), json);
 }
 
 fn list<T>(fields: &mut Map<String, Json>, name: &str, items: &[T], json: fn(&T) -> Json) {

@@ -54,7 +54,8 @@ impl Plan<'_> {
             let over = statuses[ask.descriptor].code == Code::OverLimit as i32;
             match self.rule(ask) {
                 Some(rule) if rule.quota_mode => {
-                    *groups.entry(quota_group(&self.request.descriptors[ask.descriptor])).or_default() |= over;
+                    *groups.entry(quota_group(&self.request.descriptors[ask.descriptor])).or_default() |=
+                        over;
                 }
                 _ => refused |= over,
             }

@@ -159,7 +159,8 @@ impl Domains {
             Some(limit) => {
                 let unit = Unit::try_from(limit.unit).unwrap_or(Unit::Unknown);
                 if unit == Unit::Unknown {
-                    let text = format!("the limit of a descriptor has the unit {}, which is none", limit.unit);
+                    let text =
+                        format!("the limit of a descriptor has the unit {}, which is none", limit.unit);
                     return Err(Status::invalid(text));
                 }
                 let limit = AskedLimit::Override { requests_per_unit: limit.requests_per_unit, unit };
@@ -182,7 +183,8 @@ impl Plan<'_> {
         let asks = std::mem::take(&mut self.asks);
         for ask in asks {
             let name = ask.rule().map_or("", |rule| rules[rule].name.as_str());
-            self.descriptors[ask.descriptor] = if !name.is_empty() && names.contains(&name) {
+            let descriptor = ask.descriptor;
+            self.descriptors[descriptor] = if !name.is_empty() && names.contains(&name) {
                 Planned::Replaced
             } else {
                 self.asks.push(ask);

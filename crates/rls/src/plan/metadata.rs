@@ -73,7 +73,7 @@ fn descriptor(descriptor: &RateLimitDescriptor) -> Value {
     let mut fields = Struct::default();
     fields.fields.insert("entries".to_owned(), Value::list(entries));
     if let Some(limit) = &descriptor.limit {
-        let unit = Unit::try_from(limit.unit).unwrap_or(Unit::Unknown).as_str_name();
+        let unit = Unit::try_from(limit.unit).unwrap_or(Unit::Unknown).name().to_uppercase();
         let text = format!("requests_per_unit:{} unit:{unit}", limit.requests_per_unit);
         fields.fields.insert("limit".to_owned(), Value::text(text));
     }

@@ -7,5 +7,5 @@ mod answer;
 mod domains;
 mod metadata;
 
-pub use answer::{Outcome, status};
+pub use answer::{Outcome, quota_group, status};
 pub use domains::{Ask, AskedLimit, Domains, Hits, Plan, Planned};

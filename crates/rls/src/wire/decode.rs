@@ -151,10 +151,7 @@ mod tests {
     #[test]
     fn what_is_too_much_is_said() {
         let said = |request: &RateLimitRequest| outcome(request).unwrap_err();
-        assert_eq!(
-            said(&request(101, 1, 1, 1)),
-            "the request has 101 descriptors; at most 100 are allowed"
-        );
+        assert_eq!(said(&request(101, 1, 1, 1)), "the request has 101 descriptors; at most 100 are allowed");
         assert_eq!(
             said(&request(1, 101, 1, 1)),
             "the request has 101 entries in a descriptor; at most 100 are allowed"
@@ -191,7 +188,8 @@ mod tests {
     fn a_million_empty_descriptors_are_counted_only() {
         let message = Bytes::from(b"\x12\x00".repeat(MAX_MESSAGE / 2));
         assert_eq!(rate_limit(message).unwrap_err().code, Code::ResourceExhausted);
-        let headers = Bytes::from([&b"\x0a\x0c\x22\x0a\x12\x08"[..], b"\x6a\x06\x0a\x00\x0a\x00\x0a\x00"].concat());
+        let headers =
+            Bytes::from([&b"\x0a\x0c\x22\x0a\x12\x08"[..], b"\x6a\x06\x0a\x00\x0a\x00\x0a\x00"].concat());
         assert_eq!(count(&headers, &[1, 4, 2, 13, 1]), Ok(3));
         assert_eq!(authorization(headers).unwrap().http().unwrap().header_fields().count(), 3);
     }
