@@ -136,7 +136,7 @@ pub fn rate_limit_requests(data: &[u8]) {
             assert_eq!(plan.descriptors[ask.descriptor], Planned::Asked(index));
         }
         let outcome =
-            Outcome { admitted: data.len() % 2 == 0, remaining: 7, reset: Duration::from_millis(1) };
+            Outcome { admitted: data.len().is_multiple_of(2), remaining: 7, reset: Duration::from_millis(1) };
         let answer = plan.answer(&vec![outcome; plan.asks.len()]).expect("there is one for each");
         assert_eq!(answer.statuses.len(), request.descriptors.len());
         let body = frame::encode(&answer);
