@@ -342,10 +342,10 @@ impl Counters {
 
     /// Refunds `cost` of what the key has used, at most all of it.
     pub fn refund(&self, key: Fingerprint, now: Time, cost: u64) {
-        let charge = each!(Tables(table) = &self.tables => {
+        let (key, charge) = each!(Tables(table) = &self.tables => {
             let mut entry = table.lock_as_it_is(key, now);
             let receipt = entry.charge(now, 0);
-            entry.open(cost, receipt)
+            (entry.key(), entry.open(cost, receipt))
         });
         self.give_back(key, now, charge, (cost, cost));
     }

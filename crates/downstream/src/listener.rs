@@ -25,6 +25,8 @@ pub struct Listener {
     pub closed: Notify,
     /// Whether its connections end with their next response.
     pub ending: Cell<bool>,
+    /// Whether it decides for other proxies, in the last configuration that had it.
+    is_served: Cell<bool>,
     /// Whether another owner of its socket continues to accept when it is closed here.
     pub left: Cell<bool>,
     /// Its open connections, on all workers.
@@ -46,6 +48,7 @@ impl Listener {
             metrics: RefCell::default(),
             state: RefCell::default(),
             ending: Cell::new(false),
+            is_served: Cell::new(false),
             left: Cell::new(false),
         }
     }
@@ -69,7 +72,14 @@ impl Listener {
             self.connections.replace(metrics.connections(&listener.name));
             self.metrics.replace(metrics.listener(&listener.name, worker));
             self.state.replace(Some(Arc::clone(&states[index])));
+            self.is_served.set(listener.served.is_some());
         }
+    }
+
+    /// Whether it decides for other proxies. It stays so for connections of a listener that a reload has removed.
+    #[inline]
+    pub fn is_served(&self) -> bool {
+        self.is_served.get()
     }
 
     /// Its state for new connections.

@@ -26,16 +26,22 @@ pub struct ServedConfig {
 pub enum ServedProtocol {
     /// By an HTTP request whose X-Forwarded headers describe the request of the client, as nginx, Traefik, Caddy and APISIX do.
     Check,
-    /// By Envoy's external authorization, over gRPC or HTTP.
+    /// By Envoy's external authorization over gRPC.
     ExtAuthz,
+    /// By Envoy's external authorization over HTTP, which sends the head of the request itself.
+    ExtAuthzHttp,
     /// By Envoy's rate limit service.
     Rls,
 }
 
 impl ServedProtocol {
     /// The protocols with their names in the file.
-    pub const WORDS: [(&'static str, Self); 3] =
-        [("check", Self::Check), ("ext_authz", Self::ExtAuthz), ("rls", Self::Rls)];
+    pub const WORDS: [(&'static str, Self); 4] = [
+        ("check", Self::Check),
+        ("ext_authz", Self::ExtAuthz),
+        ("ext_authz_http", Self::ExtAuthzHttp),
+        ("rls", Self::Rls),
+    ];
 
     /// Its name in the file.
     pub fn name(self) -> &'static str {

@@ -29,14 +29,15 @@ mapping! {
         /// machine.
         max_connections_per_ip: RawCount,
         /// Decides on the requests of another proxy instead of serving clients: check (an HTTP request whose X-Forwarded
-        /// headers describe that of the client: nginx, Traefik, Caddy, APISIX), ext_authz (Envoy, over gRPC and HTTP) or rls
-        /// (Envoy's rate limit service, by the limits of `rls`).
-        #[schemars(extend("enum" = ["check", "ext_authz", "rls"]))]
+        /// headers describe that of the client: nginx, Traefik, Caddy, APISIX), ext_authz (Envoy, over gRPC), ext_authz_http
+        /// (Envoy, over HTTP) or rls (Envoy's rate limit service, by the limits of `rls`).
+        #[schemars(extend("enum" = ["check", "ext_authz", "ext_authz_http", "rls"]))]
         serve: RawText,
         /// The addresses and networks of the proxies that may ask, since they name the client. Required with `serve`, unless
         /// `tls.client_ca` identifies them.
         callers: Vec<At<RawText>>,
-        /// With `serve`: the status of refusals, from 400 to 599, in place of their own. nginx accepts only 401 and 403.
+        /// With `serve: check` and the two kinds of ext_authz: the status of refusals, from 400 to 599, in place of their own.
+        /// nginx accepts only 401 and 403.
         #[schemars(extend("minimum" = 400, "maximum" = 599))]
         deny_status: RawCount,
     }

@@ -179,7 +179,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         of_jwt.chain(introspection.iter().map(|introspection| &introspection.header)).collect();
     let access_log = log::access_log(raw.access_log.as_ref(), folder, (&api_key, &token_headers), report);
     let trace = log::trace(raw.trace.as_ref(), report);
-    let rls = raw.rls.as_ref().and_then(|raw| rls::rls(raw, folder, context, report));
+    let rls = raw.rls.as_ref().and_then(|raw| rls::rls(raw, (folder, context), &limits, report));
     served::check_rls(raw, &listeners, report);
     let regions = raw.regions.as_ref().and_then(|raw| regions::regions(raw, has_store, folder, report));
     let mut limits = limits.into_valid();

@@ -4,6 +4,7 @@ use super::checks::{missing, word};
 use super::context::Context;
 use super::limit::limit;
 use super::quota::quota;
+use super::section::Section;
 use crate::Part;
 use crate::model::cost::Cost;
 use crate::model::key_spec::KeySpec;
@@ -19,12 +20,23 @@ use crate::read::report::Report;
 /// Why a limit of a file cannot be counted.
 const TOO_FAST: &str = "a shared limit cannot count that many hits in so short a time";
 
+/// Reports limits of the file whose names are those of limits of other files.
+fn check_names(limits: &Section<LimitConfig>, report: &mut Report) {
+    for (name, _) in limits.valid().filter(|(name, _)| name.value.starts_with("rls.")) {
+        report.error(
+            name.problem(format!("`{}` could be a limit of the files of `rls`", name.value))
+                .help("their names begin with `rls.`; choose another name"),
+        );
+    }
+}
+
 pub(super) fn rls(
     raw: &At<RawRls>,
-    folder: Folder<'_>,
-    context: Context<'_>,
+    (folder, context): (Folder<'_>, Context<'_>),
+    limits: &Section<LimitConfig>,
     report: &mut Report,
 ) -> Option<RlsConfig> {
+    check_names(limits, report);
     let (at, raw) = (raw.at, &raw.value);
     let texts = raw.files.as_ref().map_or(&[][..], |files| &files.value.0);
     if texts.is_empty() {

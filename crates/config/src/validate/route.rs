@@ -13,7 +13,7 @@ use super::header_settings::rate_limit_headers;
 use super::lists::of_route;
 use super::matching::matches;
 use super::overload;
-use super::served::check_limit;
+use super::served::{check_limit, check_usage};
 use super::template::Names;
 use super::{shape, uri};
 use crate::Part;
@@ -114,6 +114,7 @@ fn route(
     let check = is_checked(raw, known, report);
     let priority = overload::priority(raw.priority.as_ref(), report).unwrap_or_default();
     let action = action(name, raw, names, known, report)?;
+    check_usage(name, &action, &matches, known.listeners, report);
     Some(RouteConfig {
         name: name.value.clone(),
         matches,

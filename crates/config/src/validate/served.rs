@@ -7,14 +7,14 @@ use super::section::Section;
 use crate::model::cost::Cost;
 use crate::model::limit::{LimitConfig, Mode};
 use crate::model::listener::{ListenerConfig, TlsConfig};
-use crate::model::route::Match;
+use crate::model::route::{Action, Match};
 use crate::model::served::{ServedConfig, ServedProtocol};
-use crate::parse_network;
 use crate::raw::RawConfig;
 use crate::raw::listen::RawListenerFields;
 use crate::read::at::At;
 use crate::read::is_wrong;
 use crate::read::report::{Problem, Report};
+use crate::{PartSource, parse_network};
 use sluicegate_limiter::Quota;
 
 /// How a listener decides for other proxies, if it does.
@@ -45,6 +45,19 @@ pub(super) fn served(
             ),
         );
     }
+    if let Some(on) = raw.proxy_protocol.as_ref().filter(|on| on.value) {
+        report.error(
+            on.problem("a listener with `serve` cannot have `proxy_protocol`")
+                .help("the PROXY header would say who asks; let your proxies connect directly"),
+        );
+    }
+    if let (Some(status), Some(ServedProtocol::Rls)) = (&raw.deny_status, protocol) {
+        report.error(
+            status
+                .problem("`deny_status` has no effect with `serve: rls`")
+                .help("the proxy has the status; in Envoy it is `rate_limited_status`"),
+        );
+    }
     let deny_status = raw.deny_status.as_ref();
     let deny_status = deny_status.and_then(|status| in_range(status, 400..=599, "deny_status", report));
     let deny_status = deny_status.and_then(|status| StatusCode::from_u16(u16::try_from(status).ok()?).ok());
@@ -70,6 +83,36 @@ pub(super) fn check_rls(raw: &RawConfig, listeners: &Section<ListenerConfig>, re
     }
 }
 
+/// Reports a route with `respond: usage` that a listener with `serve` can match: it is answered without its limits.
+pub(super) fn check_usage(
+    name: &At<String>,
+    action: &Action,
+    matches: &Match,
+    listeners: &Section<ListenerConfig>,
+    report: &mut Report,
+) {
+    let Some(listener) = listener_of(matches, listeners).filter(|_| matches!(action, Action::Usage)) else {
+        return;
+    };
+    report.error(
+        name.problem(format!(
+            "the listener `{}` does not answer requests itself, as `respond: usage` does",
+            listener.name
+        ))
+        .help("give the route `match: {listener: …}` of a listener that serves clients"),
+    );
+}
+
+/// The listener with `serve` that decides by routes with this match.
+fn listener_of<'l>(matches: &Match, listeners: &'l Section<ListenerConfig>) -> Option<&'l ListenerConfig> {
+    let is_meant =
+        |listener: &ListenerConfig| matches.listener.as_ref().is_none_or(|of| of.name == listener.name);
+    let by_route = |listener: &ListenerConfig| {
+        listener.served.as_ref().is_some_and(|served| served.protocol != ServedProtocol::Rls)
+    };
+    listeners.valid().map(|(_, listener)| listener).find(|one| by_route(one) && is_meant(one))
+}
+
 /// Reports a limit of a route that a listener with `serve` cannot decide, because it sees neither the response nor the end
 /// of a request.
 pub(super) fn check_limit(
@@ -80,12 +123,7 @@ pub(super) fn check_limit(
     report: &mut Report,
 ) {
     let Some(why) = obstacle(limit) else { return };
-    let is_meant =
-        |listener: &ListenerConfig| matches.listener.as_ref().is_none_or(|of| of.name == listener.name);
-    let by_route = |listener: &ListenerConfig| {
-        listener.served.as_ref().is_some_and(|served| served.protocol != ServedProtocol::Rls)
-    };
-    let served = listeners.valid().map(|(_, listener)| listener).find(|one| by_route(one) && is_meant(one));
+    let served = listener_of(matches, listeners);
     if let Some((listener, served)) = served.and_then(|one| Some((one, one.served.as_ref()?))) {
         report.error(
             name.problem(format!(
@@ -112,6 +150,9 @@ fn obstacle(limit: &LimitConfig) -> Option<&'static str> {
     }
     if matches!(&limit.cost, Cost::Detailed(cost) if cost.settles()) {
         return Some("its cost depends on the response");
+    }
+    if limit.key.parts().any(|part| part.source() == PartSource::Certificate) {
+        return Some("only the proxy knows the certificate of the client");
     }
     match limit.quota {
         Quota::Concurrency(..) => Some("it counts requests until their end"),

@@ -55,6 +55,8 @@ pub struct RequestContext {
     trusts_peer: bool,
     /// Whether another proxy describes the request and forwards it.
     is_described: bool,
+    /// The index of the route that this proxy has named.
+    named_route: Option<usize>,
     begun: Time,
     code: u16,
     trace: OnceCell<Option<Trace>>,
@@ -115,6 +117,7 @@ impl RequestContext {
                 client,
                 trusts_peer,
                 is_described: false,
+                named_route: None,
                 begun: now,
                 code: CLIENT_LEFT,
                 trace: OnceCell::new(),
@@ -137,16 +140,18 @@ impl RequestContext {
         context
     }
 
-    /// A context for the request of `client` that another proxy describes. `head` is that of the described request.
+    /// A context for the request of `client` that another proxy describes. `head` is that of the described request, `route` the index of
+    /// the route that the proxy has named.
     pub(super) fn described(
         connection: &Rc<Connection>,
         deadline: &Rc<Deadline>,
         view: &View,
-        (client, head): (IpAddr, &RequestHead),
+        (client, head, route): (IpAddr, &RequestHead, Option<usize>),
     ) -> Box<Self> {
         let now = connection.worker.clock().now();
         let mut context = Self::new(connection, deadline, view, now, None);
         (context.client, context.trusts_peer, context.is_described) = (client, true, true);
+        context.named_route = route;
         context.adopt_forwarded(&view.snapshot, head);
         context
     }
@@ -154,6 +159,12 @@ impl RequestContext {
     /// Whether another proxy describes the request and forwards it.
     pub(super) fn is_described(&self) -> bool {
         self.is_described
+    }
+
+    /// Whether another proxy describes the request, and the index of the route that it has named.
+    #[inline]
+    pub(super) fn described_route(&self) -> (bool, Option<usize>) {
+        (self.is_described, self.named_route)
     }
 
     /// Holds concurrency slots and places in queues until the end.

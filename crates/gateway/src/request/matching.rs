@@ -45,6 +45,10 @@ pub struct Matching<'s, 'r> {
     pub selection: LimitSelection<'s>,
     /// Whether no step has come to authentication yet.
     is_first: bool,
+    /// Whether another proxy describes the request and forwards it: the gateway answers nothing in place of the API.
+    pub(super) is_described: bool,
+    /// The index of the route that this proxy has named, whatever the request matches.
+    pub(super) named_route: Option<usize>,
 }
 
 /// What comes next for a request.
@@ -87,7 +91,8 @@ impl<'s, 'r> Matching<'s, 'r> {
     pub fn new(snapshot: &'s Snapshot, request: Request<'r>, now: Time) -> Self {
         let (answers, rules) = (Answers::default(), Vec::new());
         let inputs = Inputs { snapshot, now, answers, rules, without_rules: false };
-        Self { request, inputs, selection: LimitSelection::default(), is_first: true }
+        let selection = LimitSelection::default();
+        Self { request, inputs, selection, is_first: true, is_described: false, named_route: None }
     }
 
     /// Matches the request as far as possible. The first step asks `may_refuse` before it verifies anything.
@@ -102,8 +107,14 @@ impl<'s, 'r> Matching<'s, 'r> {
         let routed_by = routed_by(snapshot, request)?;
         let query = RouteQuery::of(request, &routed_by.host, &routed_by.path.path);
         let mut params = Params::new();
-        let index = find_route(snapshot, &query, &mut params)?;
-        let lax = lax_routes(snapshot, request, &query, &routed_by, index)?;
+        let index = match self.named_route {
+            None => find_route(snapshot, &query, &mut params, self.is_described)?,
+            Some(index) => index,
+        };
+        let lax = match self.named_route {
+            None => lax_routes(snapshot, request, &query, &routed_by, index)?,
+            Some(index) => admit_client(snapshot, request, index)?,
+        };
         let routed = Routed {
             request,
             config: &snapshot.config,
@@ -223,9 +234,12 @@ fn find_route<'n>(
     snapshot: &'n Snapshot,
     query: &RouteQuery<'n>,
     params: &mut Params<'n>,
+    is_described: bool,
 ) -> Result<usize, EarlyReject> {
     let found = snapshot.table.find_into(query, params);
-    if let Some(route) = snapshot.preflight(query, found) {
+    if let Some(route) = snapshot.preflight(query, found)
+        && !is_described
+    {
         return Err(EarlyReject::Preflight { route });
     }
     found.ok_or(EarlyReject::NoRoute)
@@ -255,6 +269,20 @@ fn lax_routes<'n>(
         return Err(EarlyReject::AddressDenied { route: found });
     }
     Ok(lax)
+}
+
+/// Checks the address lists of a route that a proxy has named. No other route lends it anything.
+#[cold]
+fn admit_client<'n>(
+    snapshot: &Snapshot,
+    request: Request<'_>,
+    route: usize,
+) -> Result<Vec<LaxMatch<'n>>, EarlyReject> {
+    let lists = &snapshot.config.resources.lists;
+    match lists::admits(&snapshot.config.routes[route].access, lists, request.peer.client) {
+        true => Ok(Vec::new()),
+        false => Err(EarlyReject::AddressDenied { route }),
+    }
 }
 
 /// What says who sends a request to this route, which loosely matches others.

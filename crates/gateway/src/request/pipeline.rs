@@ -136,7 +136,8 @@ pub(super) fn respond<'r>(
     }
 }
 
-/// Decides on a request that another proxy forwards. The status of the response is below 400 if it is admitted.
+/// Decides on a request that another proxy forwards. The status of the response is 200 if it is admitted; a redirect of a route, and a
+/// status that a route gives, are for the client.
 pub(super) async fn check(
     view: &View,
     connection: &Connection,
@@ -254,6 +255,7 @@ fn decide<'s, 'r>(
     }
     let now = context.begun();
     let mut matching = Matching::new(&view.snapshot, request, now);
+    (matching.is_described, matching.named_route) = context.described_route();
     let mut matched = match matching.step(&|selected| view.may_refuse(selected, now)) {
         Step::Decide(matched) if matched.is_to_be_served() => matched,
         Step::Answer(reject) => {

@@ -8,7 +8,7 @@ use http_body::{Frame, SizeHint};
 
 use super::RequestContext;
 use crate::snapshot::Snapshot;
-use sluicegate_base::message;
+use sluicegate_base::message::{self, LocalResponse};
 use sluicegate_upstream::{self, Body, BodyError};
 
 /// A response to a client.
@@ -37,6 +37,21 @@ impl RequestContext {
     ) -> Response {
         let sluicegate_upstream::Response { status, mut headers, body } = response;
         self.complete(snapshot, status, &mut headers);
+        Response { status, headers, body: ResponseBody::new(body, self) }
+    }
+}
+
+impl RequestContext {
+    /// The same for a request that another proxy has asked about: the response to its client is completed, and then made the answer to
+    /// the proxy.
+    pub(super) fn finish_for_proxy(
+        mut self: Box<Self>,
+        snapshot: &Snapshot,
+        mut response: LocalResponse,
+        answer: impl FnOnce(LocalResponse) -> LocalResponse,
+    ) -> Response {
+        self.complete(snapshot, response.status, &mut response.headers);
+        let sluicegate_upstream::Response { status, headers, body } = answer(response).with_body();
         Response { status, headers, body: ResponseBody::new(body, self) }
     }
 }

@@ -39,8 +39,8 @@ pub fn serve<'r>(
     async move {
         let view = services.view();
         let now = connection.worker.clock().now();
-        if let Some(served) = view.snapshot.served(connection.listener_index()) {
-            return boxed_future(|| served::answer(&view, connection, deadline, served, (head, body))).await;
+        if connection.listener.is_served() {
+            return boxed_future(|| served::answer(&view, connection, deadline, head, body)).await;
         }
         view.snapshot.underscores.clean(&mut head.headers);
         prefer_target(head);

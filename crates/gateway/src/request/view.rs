@@ -83,6 +83,11 @@ impl View {
         &self.upstreams[index]
     }
 
+    /// The store of shared limits, if there is one.
+    pub(super) fn store(&self) -> Option<&Rc<Store>> {
+        self.store.as_ref()
+    }
+
     /// The store that decides on a request; `None` if all its limits are counted here.
     pub fn store_of(&self, selection: &LimitSelection<'_>) -> Option<&Rc<Store>> {
         self.store.as_ref().filter(|_| selection.is_shared())

@@ -25,22 +25,28 @@ pub fn call(answer: Result<Bytes, (u8, String)>) -> LocalResponse {
     response
 }
 
-/// Headers and body of a refusal that the proxy sends to its client. `limit` is the name of the limit.
-pub fn rls_refusal(limit: &str, seconds: u64) -> ([(&'static str, String); 3], String) {
-    let headers = [
-        ("content-type", PROBLEM_JSON.to_owned()),
-        ("cache-control", NO_STORE.to_owned()),
-        ("retry-after", seconds.to_string()),
-    ];
-    let unit = if seconds == 1 { "second" } else { "seconds" };
-    let body = serde_json::json!({
+/// Headers and body of a refusal that the proxy sends to its client. `limit` is the name of the limit; the same request is admitted after
+/// `seconds`, if ever.
+pub fn rls_refusal(limit: &str, seconds: Option<u64>) -> (Vec<(&'static str, String)>, String) {
+    let mut headers = vec![("content-type", PROBLEM_JSON.to_owned()), ("cache-control", NO_STORE.to_owned())];
+    headers.extend(seconds.map(|seconds| ("retry-after", seconds.to_string())));
+    let detail = match seconds {
+        None => {
+            "this request costs more than the quota can ever hold; it will not be admitted later".to_owned()
+        }
+        Some(1) => "the quota is used up; try again in 1 second".to_owned(),
+        Some(seconds) => format!("the quota is used up; try again in {seconds} seconds"),
+    };
+    let mut body = serde_json::json!({
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
         "title": "Too Many Requests",
         "status": 429,
-        "detail": format!("the quota is used up; try again in {seconds} {unit}"),
+        "detail": detail,
         "reason": "limit",
         "violated-policies": [limit],
-        "retry_after": seconds,
     });
+    if let Some(seconds) = seconds {
+        body["retry_after"] = seconds.into();
+    }
     (headers, body.to_string())
 }

@@ -51,7 +51,9 @@ pub enum LocalError {
     /// 404: no such request is queued for this client.
     NotQueued,
     /// 403: the listener decides for other proxies, and the peer is none of them.
-    NoCaller,
+    CallerDenied,
+    /// 503: a reload has removed the listener, which decided for other proxies.
+    ListenerRemoved,
     /// 403: the address of the client is not admitted.
     AddressDenied,
     /// 404: no route matches.
@@ -108,7 +110,7 @@ impl LocalError {
             | Self::UnknownApiKey
             | Self::Token(_)
             | Self::CheckUnproven => StatusCode::UNAUTHORIZED,
-            Self::NoCaller | Self::AddressDenied | Self::CheckForbids => StatusCode::FORBIDDEN,
+            Self::CallerDenied | Self::AddressDenied | Self::CheckForbids => StatusCode::FORBIDDEN,
             Self::CheckDefers | Self::QueueFull(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::NoRoute | Self::NotQueued => StatusCode::NOT_FOUND,
@@ -125,6 +127,7 @@ impl LocalError {
             | Self::UpstreamOverloaded(_)
             | Self::GatewayOverloaded(_)
             | Self::QueueAway
+            | Self::ListenerRemoved
             | Self::AuthAway => StatusCode::SERVICE_UNAVAILABLE,
             Self::UpstreamSlow | Self::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -140,10 +143,10 @@ impl LocalError {
             Self::UnknownApiKey | Self::Token(_) => RefusalReason::Forbidden,
             Self::CheckUnproven | Self::CheckForbids | Self::CheckDefers => RefusalReason::Check,
             Self::AuthAway => RefusalReason::AuthUnavailable,
-            Self::NoCaller | Self::AddressDenied => RefusalReason::List,
+            Self::CallerDenied | Self::AddressDenied => RefusalReason::List,
             Self::QueueFull(_) | Self::QueueAway => RefusalReason::Queue,
             Self::IdempotencyKeyReused => RefusalReason::Idempotency,
-            Self::NotQueued | Self::NoRoute => RefusalReason::NoRoute,
+            Self::NotQueued | Self::NoRoute | Self::ListenerRemoved => RefusalReason::NoRoute,
             Self::Method => RefusalReason::Method,
             Self::Slow | Self::TimedOut => RefusalReason::Timeout,
             Self::TooLarge => RefusalReason::TooLarge,
@@ -173,7 +176,7 @@ impl LocalError {
             Self::CheckForbids => "this request is not permitted",
             Self::CheckDefers => "this request is not permitted at the moment",
             Self::AuthAway => "the gateway cannot find out who sends this request; try again in 1 second",
-            Self::NoCaller => {
+            Self::CallerDenied => {
                 "this listener decides for proxies that its `callers` names, and this address is none of them"
             }
             Self::AddressDenied => "clients with this address are not admitted here",
@@ -185,6 +188,7 @@ impl LocalError {
                 "an earlier request had this Idempotency-Key, and its content differs"
             }
             Self::NotQueued => "no request of this name is queued, or it is not yours",
+            Self::ListenerRemoved => "this listener does not decide for other proxies any more",
             Self::NoRoute => "no route matches this request",
             Self::Method => "this method is not served here",
             Self::Slow => "the request did not arrive in time",

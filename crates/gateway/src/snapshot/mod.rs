@@ -60,8 +60,6 @@ pub struct Snapshot {
     pub reserved: Arc<[HeaderName]>,
     /// Whether there is any CORS policy, of a route or at the top level.
     pub has_cors: bool,
-    /// Whether a listener decides for other proxies.
-    has_served: bool,
     /// The case in which names of response headers are written over HTTP/1.1; `None` for lower case.
     pub header_case: Option<Arc<NameCase>>,
     /// Which request headers with underscores in their names may pass.
@@ -183,7 +181,6 @@ impl SnapshotBuilder {
             same.filter(has_same_limits).map_or_else(new, Arc::clone)
         };
         Snapshot {
-            has_served: config.listeners.iter().any(|listener| listener.served.is_some()),
             has_cors: config.cors.is_some() || config.routes.iter().any(|route| route.cors.is_some()),
             header_case: NameCase::new(config.header_case.iter().map(String::as_str)).map(Arc::new),
             underscores: kept(
@@ -243,9 +240,8 @@ impl Snapshot {
     }
 
     /// How the listener with this index decides for another proxy, if it does.
-    #[inline]
     pub fn served(&self, listener: usize) -> Option<&ServedConfig> {
-        if self.has_served { self.config.listeners.get(listener)?.served.as_ref() } else { None }
+        self.config.listeners.get(listener)?.served.as_ref()
     }
 
     /// The limit called `name`.

@@ -16,6 +16,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::folded;
 use sluicegate_auth::Identified;
+use sluicegate_base::file_watch::{hex, sha256};
 use sluicegate_base::incoming::{Peer, Routed};
 use sluicegate_base::request_value::{self, Bytes, RequestValue, cookie, query_parameter};
 use sluicegate_config::{KeySpec, Part, ValueForm};
@@ -61,8 +62,19 @@ pub fn lacks_user(spec: &KeySpec, request: Identified<'_>) -> bool {
     lacking.is_some_and(|alternatives| alternatives.iter().any(Part::is_of_user))
 }
 
-/// The key of a descriptor with which another proxy asks, and its text.
+/// The longest descriptor that is kept as it is.
+const MAX_DESCRIPTOR: usize = 512;
+
+/// The key of a descriptor with which another proxy asks, and its text. Of a long descriptor these are the beginning and a digest.
 pub fn of_descriptor(descriptor: &str, secret: &KeySecret) -> (Fingerprint, KeyText) {
+    let descriptor = match descriptor.len() {
+        ..=MAX_DESCRIPTOR => Cow::Borrowed(descriptor),
+        _ => {
+            let end =
+                (0..MAX_DESCRIPTOR - 70).rev().find(|end| descriptor.is_char_boundary(*end)).unwrap_or(0);
+            Cow::Owned(format!("{}… {}", &descriptor[..end], hex(&sha256(descriptor.as_bytes()))))
+        }
+    };
     let (mut hasher, mut whole) = (secret.build_hasher(), KeyText::new());
     write_part(&mut hasher, 0, descriptor.as_bytes());
     text::write(&Part::Descriptor, descriptor.as_bytes(), &mut whole);

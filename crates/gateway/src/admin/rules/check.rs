@@ -6,7 +6,7 @@ use sluicegate_rules::{Outcome, Pattern, Rule, RuleMode, canonical};
 
 use crate::admin::Admin;
 use crate::snapshot::Snapshot;
-use sluicegate_config::{Mode, nearest};
+use sluicegate_config::{Mode, PartSource, nearest};
 use sluicegate_route::keys::{self, Fingerprint, Forms, KeyText, stored_form};
 
 /// Something that is wrong with one field of a rule.
@@ -80,6 +80,14 @@ pub(super) fn faults(snapshot: &Snapshot, rule: &Rule) -> Vec<Fault> {
         }
         return faults;
     };
+    if limit.config.key.parts().any(|part| part.source() == PartSource::Question) {
+        let detail = format!(
+            "the limit `{}` is one of a file of `rls`, which has no rules; change the file",
+            rule.limit
+        );
+        faults.push(Fault::new("limit", detail));
+        return faults;
+    }
     if let (Mode::Off, Some(RuleMode::Enforce | RuleMode::Shadow)) = (limit.config.mode, rule.mode) {
         let detail =
             format!("the limit `{}` is off: no rule applies to it; change its mode in the file", rule.limit);

@@ -21,6 +21,8 @@ const OF_QUESTION: [&str; 9] =
 pub(super) struct Described {
     pub(super) head: RequestHead,
     pub(super) client: IpAddr,
+    /// The index of the route that the proxy has named.
+    pub(super) route: Option<usize>,
 }
 
 impl Described {
@@ -50,14 +52,18 @@ impl Described {
         Self::of(view, head)
     }
 
-    /// The request as it came in.
+    /// The request as it came in from `peer`. Envoy adds its own address behind that of the client; it is skipped.
     ///
     /// # Errors
     /// If the header of the client address does not name the client.
-    pub(super) fn as_it_is(view: &View, head: &RequestHead) -> Result<Self, LocalError> {
+    pub(super) fn as_it_is(view: &View, head: &RequestHead, peer: IpAddr) -> Result<Self, LocalError> {
+        if !head.target.path().starts_with('/') {
+            return Err(LocalError::Malformed("the request has no path"));
+        }
         let host = host_of(head).ok_or(LocalError::Malformed("the request names no host"))?;
         let mut headers = headers_of(&head.headers);
         headers.insert(header::HOST, host);
+        without_last(&mut headers, peer);
         let target = head.target.in_origin_form();
         let head = RequestHead { method: head.method.clone(), target, version: Version::HTTP_11, headers };
         Self::of(view, head)
@@ -69,7 +75,7 @@ impl Described {
         let client = client_address::behind(&config.client_ip, lists, &head.headers);
         let client = client
             .ok_or(LocalError::Malformed("the header of the client address does not name the client"))?;
-        Ok(Self { head, client })
+        Ok(Self { head, client, route: None })
     }
 }
 
@@ -83,6 +89,22 @@ fn headers_of(headers: &Headers) -> Headers {
     let mut all = headers.clone();
     all.remove_all(&OF_QUESTION);
     all
+}
+
+/// Removes the last address of X-Forwarded-For if it is `peer`.
+fn without_last(headers: &mut Headers, peer: IpAddr) {
+    const NAME: &str = "x-forwarded-for";
+    let lines: Vec<Vec<u8>> = headers.get_all(NAME).map(<[u8]>::to_vec).collect();
+    let Some((last, before)) = lines.split_last() else { return };
+    let Ok(last) = std::str::from_utf8(last) else { return };
+    let (rest, address) = last.rsplit_once(',').map_or(("", last), |(rest, address)| (rest, address));
+    if address.trim().parse::<IpAddr>().is_ok_and(|address| address.to_canonical() == peer) {
+        headers.remove(NAME);
+        before.iter().for_each(|line| headers.append(NAME, line));
+        if !rest.trim().is_empty() {
+            headers.append(NAME, rest.trim_end());
+        }
+    }
 }
 
 /// The host that a request names.
@@ -100,7 +122,8 @@ pub(super) fn target(text: &[u8]) -> Option<RequestTarget> {
         _ => {
             let at = text.windows(3).position(|three| three == b"://")? + 3;
             let rest = text.get(at..)?;
-            rest.get(rest.iter().position(|byte| *byte == b'/')?..)?
+            let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'))?;
+            rest.get(end..).filter(|path| path.starts_with(b"/"))?
         }
     };
     RequestTarget::origin(path).or_else(|| RequestTarget::encoded(path))

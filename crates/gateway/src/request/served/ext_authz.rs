@@ -1,6 +1,7 @@
 //! Envoy's external authorization over gRPC: a check of the request that the message describes.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, StatusCode, Version, header};
@@ -17,6 +18,10 @@ use sluicegate_wire::{Headers, RequestHead};
 use super::described::{Described, is_of_question, target};
 use super::grpc;
 use crate::request::View;
+use crate::snapshot::Route;
+
+/// The context extension that names a route, whose limits then decide.
+const ROUTE: &str = "route";
 
 /// The request that a call describes.
 ///
@@ -54,7 +59,18 @@ pub(super) async fn described(
         None => client_address::behind(client_ip, lists, &head.headers),
     };
     let client = client.ok_or(Status::invalid("the message does not name the client"))?;
-    Ok(Described { head, client })
+    let route = match request.context_extension(ROUTE) {
+        None => None,
+        Some(name) => Some(index_of(&view.snapshot.routes, name)?),
+    };
+    Ok(Described { head, client, route })
+}
+
+/// The index of the route with this name.
+fn index_of(routes: &[Arc<Route>], name: &str) -> Result<usize, Status> {
+    routes.iter().position(|route| route.name == name).ok_or_else(|| {
+        Status::invalid(format!("context_extensions names the route `{name}`, which does not exist"))
+    })
 }
 
 fn valid(value: &[u8]) -> Result<&[u8], Status> {
@@ -88,5 +104,5 @@ pub(super) fn response(response: LocalResponse) -> LocalResponse {
             CheckResponse::denied(code.number().into(), status.as_u16(), headers, body)
         }
     };
-    grpc::response(Ok(answer))
+    grpc::response(&answer)
 }

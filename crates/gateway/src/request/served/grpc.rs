@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{Method, Version};
 use prost::Message;
 use sluicegate_base::message::LocalResponse;
+use sluicegate_base::refusal_reason::RefusalReason;
 use sluicegate_downstream::RequestBody;
 use sluicegate_rls::wire::decode::MAX_MESSAGE;
 use sluicegate_rls::wire::frame;
@@ -21,9 +22,19 @@ pub(super) fn is_call(head: &RequestHead) -> bool {
 
 /// The response to a call of a peer that may not ask.
 pub(super) fn denied(context: &RequestContext) -> LocalResponse {
-    let error = LocalError::NoCaller;
+    let error = LocalError::CallerDenied;
     context.refused(error.reason(), Some(error.detail()));
     let status = Status::new(Code::PermissionDenied, error.detail());
+    respond::call(Err((status.code.number(), status.encoded_message())))
+}
+
+/// The response to a call that has no answer.
+pub(super) fn failed(context: &RequestContext, status: &Status) -> LocalResponse {
+    let reason = match status.code {
+        Code::Unavailable | Code::Internal => RefusalReason::Store,
+        _ => RefusalReason::Malformed,
+    };
+    context.refused(reason, None);
     respond::call(Err((status.code.number(), status.encoded_message())))
 }
 
@@ -40,7 +51,6 @@ pub(super) async fn message(body: &mut Option<RequestBody>) -> Result<Bytes, Sta
 }
 
 /// The response to a call.
-pub(super) fn response(answer: Result<impl Message, Status>) -> LocalResponse {
-    let answer = answer.map(|message| frame::encode(&message));
-    respond::call(answer.map_err(|status| (status.code.number(), status.encoded_message())))
+pub(super) fn response(message: &impl Message) -> LocalResponse {
+    respond::call(Ok(frame::encode(message)))
 }

@@ -4,12 +4,13 @@ mod described;
 mod ext_authz;
 mod grpc;
 mod rls;
+mod rls_counting;
 mod rls_decision;
 
 use std::pin::pin;
 use std::rc::Rc;
 
-use http::{StatusCode, header};
+use http::{Method, StatusCode, header};
 
 use self::described::Described;
 use super::response_body::Response;
@@ -19,104 +20,147 @@ use sluicegate_base::message::{LocalBody, LocalResponse};
 use sluicegate_config::{ServedConfig, ServedProtocol};
 use sluicegate_downstream::worker_state::Deadline;
 use sluicegate_downstream::{Connection, RequestBody};
-use sluicegate_rls::wire::authorization::CheckResponse;
 use sluicegate_wire::RequestHead;
 
-/// The response to the question of a proxy. Takes the body out of `request`.
+/// A request of another proxy.
+struct Call<'a> {
+    view: &'a View,
+    connection: &'a Rc<Connection>,
+    deadline: &'a Rc<Deadline>,
+}
+
+/// The response to a request of another proxy. Takes the body out of `request`.
 pub(super) async fn answer(
     view: &View,
     connection: &Rc<Connection>,
     deadline: &Rc<Deadline>,
-    config: &ServedConfig,
-    (head, body): (&mut RequestHead, &mut Option<RequestBody>),
+    head: &mut RequestHead,
+    body: &mut Option<RequestBody>,
 ) -> Response {
-    let snapshot = &view.snapshot;
-    let described = match config.protocol {
-        _ if !is_caller(connection, config) && grpc::is_call(head) => {
-            let now = connection.worker.clock().now();
-            let context = RequestContext::new(connection, deadline, view, now, Some(head));
-            let response = grpc::denied(&context);
-            return context.finish(snapshot, response.with_body());
-        }
-        _ if !is_caller(connection, config) => Err(LocalError::NoCaller),
-        ServedProtocol::Check => Described::by_headers(view, head),
-        ServedProtocol::ExtAuthz if grpc::is_call(head) => {
-            return authorize(view, connection, deadline, config, (head, body)).await;
-        }
-        ServedProtocol::ExtAuthz => Described::as_it_is(view, head),
-        ServedProtocol::Rls => {
-            let now = connection.worker.clock().now();
-            let context = RequestContext::new(connection, deadline, view, now, Some(head));
-            let response = rls::answer(view, &context, head, body).await;
-            return context.finish(snapshot, response.with_body());
-        }
-    };
-    let (context, mut response) = match described {
-        Err(error) => {
-            let now = connection.worker.clock().now();
-            let context = RequestContext::new(connection, deadline, view, now, Some(head));
-            let response = context.refuse(error);
-            (context, response)
-        }
-        Ok(described) => {
-            let (context, response) = decide(view, connection, deadline, described).await;
-            (context, with_deny_status(response, config.deny_status))
-        }
+    let call = Call { view, connection, deadline };
+    let response = match view.snapshot.served(connection.listener_index()) {
+        // The listener was removed, or serves clients since a reload: what this connection asks is no request of a client.
+        None => call.refuse(head, LocalError::ListenerRemoved),
+        Some(config) => call.answer(config, head, body).await,
     };
     if let Some(body) = body.take() {
         body.drain(head);
     }
-    if head.method == http::Method::HEAD {
-        response.body = LocalBody::Empty;
+    response
+}
+
+impl Call<'_> {
+    async fn answer(
+        &self,
+        config: &ServedConfig,
+        head: &RequestHead,
+        body: &mut Option<RequestBody>,
+    ) -> Response {
+        // Which of these it is, the configuration says, never a request: parts of it can be those of a client.
+        let described = match config.protocol {
+            ServedProtocol::Rls => return self.rate_limit(config, head, body).await,
+            ServedProtocol::ExtAuthz => return self.authorize(config, head, body).await,
+            _ if !self.is_allowed(config) => Err(LocalError::CallerDenied),
+            ServedProtocol::Check => Described::by_headers(self.view, head),
+            ServedProtocol::ExtAuthzHttp => Described::as_it_is(self.view, head, self.connection.peer_ip()),
+        };
+        match described {
+            Err(error) => self.refuse(head, error),
+            Ok(described) => {
+                let (context, response) = self.decide(described).await;
+                let is_head = head.method == Method::HEAD;
+                context.finish_for_proxy(&self.view.snapshot, response, |response| {
+                    let mut response = with_deny_status(response, config.deny_status);
+                    if is_head {
+                        response.body = LocalBody::Empty;
+                    }
+                    response
+                })
+            }
+        }
     }
-    context.finish(snapshot, response.with_body())
-}
 
-/// The response to a call of Envoy's external authorization.
-async fn authorize(
-    view: &View,
-    connection: &Rc<Connection>,
-    deadline: &Rc<Deadline>,
-    config: &ServedConfig,
-    (head, body): (&RequestHead, &mut Option<RequestBody>),
-) -> Response {
-    let (context, response) = match ext_authz::described(view, head, body).await {
-        Ok(described) => {
-            let (context, response) = decide(view, connection, deadline, described).await;
-            (context, ext_authz::response(with_deny_status(response, config.deny_status)))
+    /// Envoy's rate limit service.
+    async fn rate_limit(
+        &self,
+        config: &ServedConfig,
+        head: &RequestHead,
+        body: &mut Option<RequestBody>,
+    ) -> Response {
+        let context = self.context(head);
+        let response = match self.is_allowed(config) {
+            true => rls::answer(self.view, &context, head, body).await,
+            false if grpc::is_call(head) => grpc::denied(&context),
+            false => context.refuse(LocalError::CallerDenied),
+        };
+        context.finish(&self.view.snapshot, response.with_body())
+    }
+
+    /// Envoy's external authorization over gRPC.
+    async fn authorize(
+        &self,
+        config: &ServedConfig,
+        head: &RequestHead,
+        body: &mut Option<RequestBody>,
+    ) -> Response {
+        if !grpc::is_call(head) {
+            return self.refuse(head, LocalError::NoRoute);
         }
-        Err(status) => {
-            let now = connection.worker.clock().now();
-            let context = RequestContext::new(connection, deadline, view, now, Some(head));
-            (context, grpc::response(Err::<CheckResponse, _>(status)))
+        let described = match self.is_allowed(config) {
+            true => ext_authz::described(self.view, head, body).await,
+            false => {
+                let context = self.context(head);
+                let response = grpc::denied(&context);
+                return context.finish(&self.view.snapshot, response.with_body());
+            }
+        };
+        match described {
+            Ok(described) => {
+                let (context, response) = self.decide(described).await;
+                context.finish_for_proxy(&self.view.snapshot, response, |response| {
+                    ext_authz::response(with_deny_status(response, config.deny_status))
+                })
+            }
+            Err(status) => {
+                let context = self.context(head);
+                let response = grpc::failed(&context, &status);
+                context.finish(&self.view.snapshot, response.with_body())
+            }
         }
-    };
-    context.finish(&view.snapshot, response.with_body())
-}
+    }
 
-/// Whether the peer may describe requests of others.
-fn is_caller(connection: &Connection, config: &ServedConfig) -> bool {
-    let peer = connection.peer_ip();
-    // Without networks, the TLS handshake has required a certificate.
-    config.callers.is_empty() || config.callers.iter().any(|network| network.contains(&peer))
-}
+    /// Whether the peer may describe requests of others.
+    fn is_allowed(&self, config: &ServedConfig) -> bool {
+        let peer = self.connection.peer_ip();
+        // Without networks, the TLS handshake has required a certificate.
+        config.callers.is_empty() || config.callers.iter().any(|network| network.contains(&peer))
+    }
 
-/// Decides on a described request. The status of the response is below 400 if it is admitted.
-async fn decide(
-    view: &View,
-    connection: &Rc<Connection>,
-    deadline: &Rc<Deadline>,
-    described: Described,
-) -> (Box<RequestContext>, LocalResponse) {
-    let Described { mut head, client } = described;
-    view.snapshot.underscores.clean(&mut head.headers);
-    let mut context = RequestContext::described(connection, deadline, view, (client, &head));
-    let answered = {
-        let deciding = pin!(pipeline::check(view, connection, &mut context, &head));
-        deadline.within_total(&connection.worker.deadlines, deciding).await
-    };
-    let response = answered.unwrap_or_else(|| context.refuse(LocalError::TimedOut));
-    (context, without_grpc(response))
+    /// Decides on a described request. The response is for its client; its status is 200 if the request is admitted.
+    async fn decide(&self, described: Described) -> (Box<RequestContext>, LocalResponse) {
+        let Self { view, connection, deadline } = *self;
+        let Described { mut head, client, route } = described;
+        view.snapshot.underscores.clean(&mut head.headers);
+        let mut context = RequestContext::described(connection, deadline, view, (client, &head, route));
+        let answered = {
+            let deciding = pin!(pipeline::check(view, connection, &mut context, &head));
+            deadline.within_total(&connection.worker.deadlines, deciding).await
+        };
+        let response = answered.unwrap_or_else(|| context.refuse(LocalError::TimedOut));
+        (context, without_grpc(response))
+    }
+
+    /// The context of the request of the proxy itself.
+    fn context(&self, head: &RequestHead) -> Box<RequestContext> {
+        let now = self.connection.worker.clock().now();
+        RequestContext::new(self.connection, self.deadline, self.view, now, Some(head))
+    }
+
+    fn refuse(&self, head: &RequestHead, error: LocalError) -> Response {
+        let context = self.context(head);
+        let response = context.refuse(error);
+        context.finish(&self.view.snapshot, response.with_body())
+    }
 }
 
 /// A refusal of a gRPC call as one of HTTP: the proxy reads its status.
@@ -129,15 +173,15 @@ fn without_grpc(mut response: LocalResponse) -> LocalResponse {
         b"16" => StatusCode::UNAUTHORIZED,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    response
-        .headers
-        .retain(|name, _| !name.starts_with(b"grpc-") && name != header::CONTENT_TYPE.as_str().as_bytes());
+    let content_type = header::CONTENT_TYPE.as_str().as_bytes();
+    response.headers.retain(|name, _| !name.starts_with(b"grpc-") && name != content_type);
     response
 }
 
-/// The response with the status that the configuration gives to refusals. 401 stays, because it asks for credentials.
+/// The response with the status that the configuration gives to those that are not admitted. 401 stays, because it asks for
+/// credentials.
 fn with_deny_status(mut response: LocalResponse, status: Option<StatusCode>) -> LocalResponse {
-    if let Some(status) = status.filter(|_| response.status.as_u16() >= 400)
+    if let Some(status) = status.filter(|_| !response.status.is_success())
         && response.status != StatusCode::UNAUTHORIZED
     {
         response.status = status;

@@ -3,10 +3,12 @@
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use sluicegate_base::message::LocalResponse;
+use sluicegate_base::refusal_reason::RefusalReason;
 use sluicegate_downstream::RequestBody;
 use sluicegate_rls::json;
 use sluicegate_rls::wire::decode;
 use sluicegate_rls::wire::health::{HealthCheckResponse, ServingStatus};
+use sluicegate_rls::wire::ratelimit::{RateLimitRequest, RateLimitResponse};
 use sluicegate_rls::wire::services::{self, Method as Call};
 use sluicegate_rls::wire::status::{Code, Status};
 use sluicegate_wire::RequestHead;
@@ -27,20 +29,20 @@ pub(super) async fn answer(
     body: &mut Option<RequestBody>,
 ) -> LocalResponse {
     if grpc::is_call(head) {
-        return match Call::of(head.target.path()) {
-            Some(Call::ShouldRateLimit) => {
-                let answer = match grpc::message(body).await.and_then(decode::rate_limit) {
-                    Ok(request) => rls_decision::decide(view, context.begun(), &request).await,
-                    Err(status) => Err(status),
-                };
-                grpc::response(answer)
+        let answer = match Call::of(head.target.path()) {
+            Some(Call::ShouldRateLimit) => match grpc::message(body).await.and_then(decode::rate_limit) {
+                Ok(request) => decide(view, context, &request).await.map(|answer| grpc::response(&answer)),
+                Err(status) => Err(status),
+            },
+            Some(Call::HealthCheck) => {
+                grpc::message(body).await.and_then(health).map(|answer| grpc::response(&answer))
             }
-            Some(Call::HealthCheck) => grpc::response(grpc::message(body).await.and_then(health)),
             _ => {
                 let text = "this listener serves Envoy's rate limit service, and the health service";
-                grpc::response(Err::<HealthCheckResponse, _>(Status::new(Code::Unimplemented, text)))
+                Err(Status::new(Code::Unimplemented, text))
             }
         };
+        return answer.unwrap_or_else(|status| grpc::failed(context, &status));
     }
     match (&head.method, head.target.path()) {
         (&Method::POST, "/json") => in_json(view, context, body).await,
@@ -49,6 +51,19 @@ pub(super) async fn answer(
         }
         _ => context.refuse(LocalError::NoRoute),
     }
+}
+
+/// The decision about a request. A refusal is noted as the reason.
+async fn decide(
+    view: &View,
+    context: &RequestContext,
+    request: &RateLimitRequest,
+) -> Result<RateLimitResponse, Status> {
+    let answer = rls_decision::decide(view, context.begun(), request).await?;
+    if answer.is_over_limit() {
+        context.refused(RefusalReason::Limit, None);
+    }
+    Ok(answer)
 }
 
 fn health(message: Bytes) -> Result<HealthCheckResponse, Status> {
@@ -66,7 +81,7 @@ async fn in_json(view: &View, context: &RequestContext, body: &mut Option<Reques
         return context.refuse(LocalError::TooLarge);
     };
     let answer = match json::request(&body) {
-        Ok(request) => rls_decision::decide(view, context.begun(), &request).await,
+        Ok(request) => decide(view, context, &request).await,
         Err(status) => Err(status),
     };
     let (status, text, kind) = match answer {

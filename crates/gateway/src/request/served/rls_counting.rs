@@ -1,0 +1,230 @@
+//! How the hits of descriptors are counted: each for itself, or all in one decision.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use sluicegate_counters::StoreFailurePolicy;
+use sluicegate_limiter::{MAX_COUNT, Quota, Refusal, Span, Time, Usage};
+use sluicegate_rls::plan::{Ask as Asked, Outcome};
+use sluicegate_rls::wire::ratelimit::Unit;
+use sluicegate_rls::wire::status::Status;
+
+use super::rls_decision::{Decider, Item, Judged};
+use crate::limit::{Ask, Decided, SelectedLimit};
+use crate::request::View;
+use crate::request::limit_selection::LimitSelection;
+
+/// Decides about each descriptor, whatever others say. Hits above a limit are counted, too.
+pub(super) async fn decide_each(
+    view: &View,
+    now: Time,
+    items: Vec<Result<Item<'_, '_>, Status>>,
+) -> Vec<Result<Judged, Status>> {
+    let each = items.into_iter().map(async |item| {
+        let Item { decider, asked, .. } = item?;
+        match decider {
+            Decider::Zero(unit) => Ok(zero(now, unit, asked)),
+            Decider::Limit(selected) if selected.ask.cost == 0 => {
+                let looked = look(view, &selected).await?;
+                refund(view, &selected, asked);
+                Ok(after_refund(looked, asked))
+            }
+            Decider::Limit(selected) => charge(view, now, selected).await,
+        }
+    });
+    join_all(each).await
+}
+
+/// Decides about the hits of one descriptor.
+async fn charge(view: &View, now: Time, selected: SelectedLimit<'_>) -> Result<Judged, Status> {
+    let mut selection = LimitSelection::default();
+    selection.selected.push(selected);
+    let store = view.store_of(&selection).cloned();
+    let mut decision = selection.decide_on(store.as_ref(), now).await;
+    decision.holds.keep();
+    view.observe_limits(Decided { selected: &selection.selected, decision: &decision });
+    if decision.unavailable {
+        return Err(unavailable());
+    }
+    let (ask, verdict) = (&selection.selected[0].ask, decision.verdicts[0]);
+    let mut usage = verdict.usage;
+    if verdict.answer.is_err() && is_charged_above(ask) {
+        match &store {
+            Some(store) => store.charge(ask, ask.cost),
+            None => ask.limit.counters.settle(ask.key, ask.at, ask.cost),
+        }
+        usage.remaining = 0;
+    }
+    Ok(judged(verdict.answer.err(), usage))
+}
+
+/// Whether the hits of a refused descriptor are charged. A window counts them until it is known to be above its limit: further ones
+/// change nothing. A bucket is charged with reports of several hits, such as tokens that a response has used; a client that repeats a
+/// refused request would otherwise never be admitted again.
+fn is_charged_above(ask: &Ask<'_>) -> bool {
+    match ask.limit.quota {
+        Quota::FixedWindow(..) => ask.limit.refusal(ask.key, ask.at, 0).is_none(),
+        _ => ask.cost > 1,
+    }
+}
+
+/// Decides about all descriptors at once: if a limit refuses, nothing is counted.
+pub(super) async fn decide_all(
+    view: &View,
+    now: Time,
+    items: Vec<Result<Item<'_, '_>, Status>>,
+) -> Vec<Result<Judged, Status>> {
+    let mut selection = LimitSelection::default();
+    let mut all = Vec::with_capacity(items.len());
+    for item in items {
+        all.push(match item {
+            Err(status) => (None, Err(status)),
+            Ok(Item { decider: Decider::Zero(unit), asked, is_advisory }) => {
+                (Some(is_advisory), Ok(Place::Judged(zero(now, unit, asked))))
+            }
+            Ok(Item { decider: Decider::Limit(selected), asked, is_advisory }) if selected.ask.cost == 0 => {
+                (Some(is_advisory), Ok(Place::Look(Box::new(selected), asked)))
+            }
+            Ok(Item { decider: Decider::Limit(selected), is_advisory, .. }) => {
+                (Some(is_advisory), Ok(Place::Counted(add(&mut selection, selected))))
+            }
+        });
+    }
+    let looked = join_all(all.iter().map(async |(_, place)| match place {
+        Ok(Place::Look(selected, _)) => Some(look(view, selected).await),
+        _ => None,
+    }));
+    let looked = looked.await;
+    let refuses = |(is_advisory, place): &(Option<bool>, Result<Place<'_, '_>, Status>), looked: &Looked| {
+        let admitted = match (place, looked) {
+            (_, Some(Ok(judged))) | (Ok(Place::Judged(judged)), _) => judged.outcome.admitted,
+            (Ok(Place::Look(_, asked)), _) => asked.hits.negative,
+            _ => true,
+        };
+        !admitted && *is_advisory == Some(false)
+    };
+    let is_refused = all.iter().zip(&looked).any(|(one, looked)| refuses(one, looked));
+    let store = view.store_of(&selection).cloned();
+    let mut decision = match is_refused {
+        true => selection.try_out(store.as_ref(), now).await,
+        false => selection.decide_on(store.as_ref(), now).await,
+    };
+    decision.admitted &= !is_refused;
+    decision.holds.keep();
+    view.observe_limits(Decided { selected: &selection.selected, decision: &decision });
+    let each = all.into_iter().zip(looked).map(|((_, place), looked)| match place? {
+        Place::Judged(judged) => Ok(judged),
+        Place::Counted(_) if decision.unavailable => Err(unavailable()),
+        Place::Counted(at) => {
+            let verdict = decision.verdicts[at];
+            Ok(judged(verdict.answer.err(), verdict.usage))
+        }
+        Place::Look(selected, asked) => {
+            let looked = looked.unwrap_or_else(|| Err(unavailable()))?;
+            if !decision.admitted {
+                return Ok(looked);
+            }
+            refund(view, &selected, asked);
+            Ok(after_refund(looked, asked))
+        }
+    });
+    each.collect()
+}
+
+/// What a look has found, if there was one.
+type Looked = Option<Result<Judged, Status>>;
+
+/// Where the decision about a descriptor comes from.
+enum Place<'s, 'p> {
+    /// It is known.
+    Judged(Judged),
+    /// It is the verdict with this index.
+    Counted(usize),
+    /// Nothing is counted.
+    Look(Box<SelectedLimit<'s>>, &'p Asked),
+}
+
+/// Adds a limit to those that decide together, and returns its index. Hits for the same key of the same limit are one charge.
+fn add<'s>(selection: &mut LimitSelection<'s>, selected: SelectedLimit<'s>) -> usize {
+    let same = |other: &SelectedLimit<'_>| {
+        other.ask.key == selected.ask.key && std::ptr::eq(&**other.ask.limit, &**selected.ask.limit)
+    };
+    if let Some(at) = selection.selected.iter().position(same) {
+        let ask = &mut selection.selected[at].ask;
+        ask.cost = ask.cost.saturating_add(selected.ask.cost).min(MAX_COUNT);
+        ask.base = ask.cost;
+        return at;
+    }
+    selection.selected.push(selected);
+    selection.selected.len() - 1
+}
+
+/// Looks at a limit without a charge. It refuses only if more is used than the limit has.
+///
+/// # Errors
+/// If only the store may decide, and does not answer.
+async fn look(view: &View, selected: &SelectedLimit<'_>) -> Result<Judged, Status> {
+    let ask = &selected.ask;
+    let peeked = match (view.store(), &ask.limit.shared) {
+        (Some(store), Some(shared)) => {
+            let peeked = store.peek(ask.limit, ask.key, &ask.text, store.timeout()).await;
+            if peeked.is_none() && shared.on_failure == StoreFailurePolicy::Closed && ask.limit.enforced {
+                return Err(unavailable());
+            }
+            peeked
+        }
+        _ => None,
+    };
+    let at = peeked.as_ref().map_or(ask.at, |peeked| peeked.at);
+    let usage = peeked.map(|peeked| peeked.usage).or_else(|| ask.limit.usage(ask.key, at));
+    let usage = usage.unwrap_or_else(|| ask.limit.fresh(at));
+    Ok(judged(ask.limit.refusal(ask.key, at, 0), usage))
+}
+
+/// Gives hits back, if the descriptor says so.
+fn refund(view: &View, selected: &SelectedLimit<'_>, asked: &Asked) {
+    let (ask, count) = (&selected.ask, asked.hits.count.min(MAX_COUNT));
+    if !asked.hits.negative || count == 0 {
+        return;
+    }
+    match view.store().filter(|_| ask.limit.shared.is_some()) {
+        Some(store) => store.refund_earlier(ask, count),
+        None => ask.limit.counters.refund(ask.key, ask.at, count),
+    }
+}
+
+/// What was found, after hits were given back.
+fn after_refund(looked: Judged, asked: &Asked) -> Judged {
+    if !asked.hits.negative {
+        return looked;
+    }
+    let outcome = Outcome {
+        admitted: true,
+        remaining: looked.outcome.remaining.saturating_add(asked.hits.count),
+        ..looked.outcome
+    };
+    Judged { outcome, wait: None }
+}
+
+fn unavailable() -> Status {
+    Status::unavailable("the store that counts this limit cannot be reached")
+}
+
+/// The outcome of a limit of 0.
+fn zero(now: Time, unit: Unit, asked: &Asked) -> Judged {
+    let period = unit.seconds().unwrap_or(1).saturating_mul(Span::SECOND.as_nanos());
+    let reset = Span::from_nanos(period - now.as_nanos() % period);
+    let admitted = asked.hits.count == 0 || asked.hits.negative;
+    let usage = Usage { remaining: 0, capacity: 0, reset };
+    judged((!admitted).then_some(Refusal::Until(reset)), usage)
+}
+
+fn judged(refusal: Option<Refusal>, usage: Usage) -> Judged {
+    let reset = Duration::from_nanos(usage.reset.as_nanos());
+    let wait = match refusal {
+        Some(Refusal::Until(wait) | Refusal::Banned(wait)) => Some(wait),
+        Some(Refusal::Busy) => Some(Span::SECOND),
+        Some(Refusal::Never) | None => None,
+    };
+    Judged { outcome: Outcome { admitted: refusal.is_none(), remaining: usage.remaining, reset }, wait }
+}
