@@ -11,7 +11,7 @@ use axum::routing::{get, post};
 use sluicegate_tower::{BuildError, ClientIp, Limit, MINUTE, RateLimitLayer, SECOND};
 
 /// The service. It needs the address of the peer in each request: see `main`.
-pub fn app() -> Result<Router, BuildError> {
+pub(crate) fn app() -> Result<Router, BuildError> {
     let client = ClientIp::from_extension(|ConnectInfo(peer): &ConnectInfo<SocketAddr>| Some(peer.ip()))
         .trusting(["127.0.0.1", "10.0.0.0/8"]);
     let limits = RateLimitLayer::new([

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceBuilder;
 
 /// The limits.
-pub fn limits() -> Result<RateLimitLayer, BuildError> {
+pub(crate) fn limits() -> Result<RateLimitLayer, BuildError> {
     RateLimitLayer::new([
         Limit::sliding_window("per-client", 100, MINUTE).key(ClientIp::new()),
         Limit::concurrency("in-flight", 8),
@@ -27,7 +27,7 @@ async fn hello(_request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
 }
 
 /// Serves one connection. `ClientIp::new` reads the address of the peer from the extensions of the request.
-pub async fn serve(
+pub(crate) async fn serve(
     stream: TcpStream,
     limits: RateLimitLayer,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {

@@ -9,7 +9,7 @@ use sluicegate_tower::{BuildError, Limit, MINUTE, OnMissing, RateLimitLayer, Res
 use tower::{ServiceBuilder, ServiceExt};
 
 /// A user may spend 1,000 tokens a minute. 100 are reserved before the answer says how many it took.
-pub fn limits() -> Result<RateLimitLayer, BuildError> {
+pub(crate) fn limits() -> Result<RateLimitLayer, BuildError> {
     RateLimitLayer::new([Limit::token_bucket("tokens", 1_000, MINUTE)
         .key(header("x-user"))
         .on_missing(OnMissing::Deny)
@@ -24,7 +24,7 @@ async fn model(_request: Request<()>) -> Result<Response<String>, Infallible> {
 }
 
 /// Sends a request for this user; returns the status, and the tokens that are left.
-pub async fn ask(
+pub(crate) async fn ask(
     limits: &RateLimitLayer,
     user: &str,
 ) -> Result<(StatusCode, u64), Box<dyn std::error::Error>> {

@@ -16,7 +16,7 @@ use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
 
 /// A service as tonic generates them from a .proto file: here by hand, and with one reply for all methods.
 #[derive(Clone)]
-pub struct Greeter;
+pub(crate) struct Greeter;
 
 impl NamedService for Greeter {
     const NAME: &'static str = "Greeter";
@@ -42,13 +42,13 @@ impl tower::Service<Request<Body>> for Greeter {
 }
 
 /// The limits.
-pub fn limits() -> Result<RateLimitLayer, BuildError> {
+pub(crate) fn limits() -> Result<RateLimitLayer, BuildError> {
     let client = ClientIp::from_extension(|info: &TcpConnectInfo| Some(info.remote_addr()?.ip()));
     RateLimitLayer::new([Limit::token_bucket("per-client", 1, 2 * SECOND).burst(2).key(client)])
 }
 
 /// Serves until the task is dropped.
-pub async fn serve(incoming: TcpIncoming) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+pub(crate) async fn serve(incoming: TcpIncoming) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     tonic::transport::Server::builder()
         .layer(limits()?)
         .add_service(Greeter)

@@ -16,35 +16,35 @@ use tower::{Layer, Service};
 
 /// A clock that stands still until it is advanced. It starts at the beginning of a minute.
 #[derive(Clone)]
-pub struct TestClock(Arc<AtomicU64>);
+pub(crate) struct TestClock(Arc<AtomicU64>);
 
 impl TestClock {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Arc::new(AtomicU64::new(1_795_000_020_000_000_000)))
     }
 
-    pub fn advance(&self, time: Duration) {
+    pub(crate) fn advance(&self, time: Duration) {
         self.0.fetch_add(u64::try_from(time.as_nanos()).unwrap(), Ordering::Relaxed);
     }
 
-    pub fn source(&self) -> impl Fn() -> Time + Send + Sync + use<> {
+    pub(crate) fn source(&self) -> impl Fn() -> Time + Send + Sync + use<> {
         let nanos = Arc::clone(&self.0);
         move || Time::from_nanos(nanos.load(Ordering::Relaxed))
     }
 }
 
 /// A layer with these limits whose clock stands still.
-pub fn layer(limits: impl IntoIterator<Item = Limit>) -> RateLimitLayer {
+pub(crate) fn layer(limits: impl IntoIterator<Item = Limit>) -> RateLimitLayer {
     RateLimitLayer::builder(limits).clock(TestClock::new().source()).build().expect("limits")
 }
 
 /// A request without headers.
-pub fn request() -> Request<()> {
+pub(crate) fn request() -> Request<()> {
     Request::new(())
 }
 
 /// A request with these headers.
-pub fn with(headers: &[(&str, &str)]) -> Request<()> {
+pub(crate) fn with(headers: &[(&str, &str)]) -> Request<()> {
     let mut request = Request::builder();
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -53,44 +53,44 @@ pub fn with(headers: &[(&str, &str)]) -> Request<()> {
 }
 
 /// A request of this peer.
-pub fn from(peer: &str, mut request: Request<()>) -> Request<()> {
+pub(crate) fn from(peer: &str, mut request: Request<()>) -> Request<()> {
     request.extensions_mut().insert(SocketAddr::new(peer.parse().expect("an address"), 4711));
     request
 }
 
-pub async fn hello(_request: Request<()>) -> Result<Response<String>, Infallible> {
+pub(crate) async fn hello(_request: Request<()>) -> Result<Response<String>, Infallible> {
     Ok(Response::new("hello".to_owned()))
 }
 
 /// The result of a future that does not wait.
-pub fn now<F: Future>(future: F) -> F::Output {
+pub(crate) fn now<F: Future>(future: F) -> F::Output {
     match poll(pin!(future)) {
         Poll::Ready(output) => output,
         Poll::Pending => panic!("the future waits"),
     }
 }
 
-pub fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+pub(crate) fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// The response of a service that says hello behind the layer.
-pub fn send(layer: &RateLimitLayer, request: Request<()>) -> Response<ResponseBody<String>> {
+pub(crate) fn send(layer: &RateLimitLayer, request: Request<()>) -> Response<ResponseBody<String>> {
     now(layer.layer(tower::service_fn(hello)).call(request)).expect("the service does not fail")
 }
 
 /// The status of that response.
-pub fn status(layer: &RateLimitLayer, request: Request<()>) -> u16 {
+pub(crate) fn status(layer: &RateLimitLayer, request: Request<()>) -> u16 {
     send(layer, request).status().as_u16()
 }
 
 /// The value of a header; empty if there is none.
-pub fn field<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+pub(crate) fn field<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).map_or("", |value| value.to_str().expect("text"))
 }
 
 /// The text of a body.
-pub fn text<B>(body: B) -> String
+pub(crate) fn text<B>(body: B) -> String
 where
     B: http_body::Body<Data = bytes::Bytes>,
     B::Error: std::fmt::Debug,
