@@ -69,6 +69,11 @@ impl Shared {
         Fingerprint::from_hash(self.secret.hash_one(key))
     }
 
+    /// Whether somebody is told what limits did with a request.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.observer.is_some() || self.limits.iter().any(|limit| !limit.enforces())
+    }
+
     pub(crate) fn observe(&self, limit: &BuiltLimit, outcome: Outcome) {
         if let Some(observer) = &self.observer {
             observer(limit.name(), outcome);
@@ -164,7 +169,7 @@ fn counted(name: &str, quota: Quota, max_keys: usize, enforced: bool, late: Opti
     let mut counted = CountedLimit::new(name, quota, Arc::new(Counters::new(&quota, max_keys)));
     counted.enforced = enforced;
     counted.cost = match late {
-        Some(limit) => CostKind::Late(LateCost { limit, request_bytes: false, response_bytes: false }),
+        Some(limit) => CostKind::Late(LateCost::of(limit)),
         None => CostKind::PerRequest,
     };
     counted

@@ -62,7 +62,9 @@ pub(crate) fn decide(shared: &Shared, applied: &Applied, head: &mut Parts) -> De
     }
     let decision = decide_send(&asks, false);
     let verdicts = &decision.verdicts[..];
-    report(shared, head, (&asked, verdicts), &denying);
+    if shared.is_watched() {
+        report(shared, head, (&asked, verdicts), &denying);
+    }
     let reported = reported(shared, (&asked, verdicts), decision.admitted);
     if !decision.admitted {
         return Decided::Refused(refuse(shared, applied, head, (&asked, verdicts), reported, now));

@@ -1,4 +1,5 @@
 //! The layer in front of services, with a clock of the test's choosing.
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 mod building;
 mod common;
