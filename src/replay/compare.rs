@@ -69,8 +69,10 @@ impl Judged {
     fn new(label: impl Into<String>, quota: Quota, cost: CostKind) -> Self {
         let label = label.into();
         let counters = Arc::new(Counters::new(&quota, COUNTED_KEYS));
+        let mut limit = CountedLimit::new(&label, quota, counters);
+        limit.cost = cost;
         Self {
-            limit: Arc::new(CountedLimit { cost, ..CountedLimit::new(&label, quota, counters) }),
+            limit: Arc::new(limit),
             label,
             refused: 0,
             wrongly_refused: 0,
@@ -90,7 +92,7 @@ impl Judged {
         period: u64,
     ) -> bool {
         let now = ask.at;
-        let own = Ask { base: ask.base, ..Ask::new(&self.limit, ask.key, ask.cost, now) };
+        let own = Ask::new(&self.limit, ask.key, ask.cost, now).with_base(ask.base);
         let mut decision = decide(&[own], false);
         answered.settle(&mut decision.holds, now);
         let admits = decision.admitted;

@@ -169,9 +169,9 @@ impl<'s> Recording<'s> {
             let recorded = &self.asks[next..next + usize::from(request.asks)];
             next += recorded.len();
             asks.clear();
-            asks.extend(recorded.iter().map(|ask| Ask {
-                base: ask.base.into(),
-                ..Ask::new(&limits[ask.limit as usize].counted, ask.key, ask.cost.into(), request.at)
+            asks.extend(recorded.iter().map(|ask| {
+                let limit = &limits[ask.limit as usize].counted;
+                Ask::new(limit, ask.key, ask.cost.into(), request.at).with_base(ask.base.into())
             }));
             let mut decision = decide(&asks, false);
             for (ask, verdict) in recorded.iter().zip(&decision.verdicts) {

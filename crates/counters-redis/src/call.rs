@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use redis::{Cmd, Value};
-use sluicegate_counters::{Decision, Hold, Holds, Verdict};
+use sluicegate_counters::{Decision, Hold, Holds, Verdict, Verdicts};
 use sluicegate_limiter::{Span, Time};
 use smallvec::SmallVec;
 
@@ -254,7 +254,7 @@ impl Store {
         request: usize,
         admitted: bool,
     ) -> Delivery {
-        let mut whole = Decision { admitted, ..Decision::default() };
+        let mut whole = Decision::new(Verdicts::default(), admitted);
         // A refusal may have ended the call before the other keys were asked.
         if let [only] = outcomes
             && only.items.len() == items.len()

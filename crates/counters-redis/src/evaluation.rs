@@ -1,6 +1,6 @@
 //! Computes the decision about each request from the states that a script returned.
 
-use sluicegate_counters::{Ask, BanCheck, BanChecks, Decision, RemoteBan, RemoteState, evaluate};
+use sluicegate_counters::{Ask, BanCheck, Decision, RemoteBan, RemoteState, evaluate};
 use sluicegate_limiter::{Receipt, Refusal, Span, Time};
 use smallvec::SmallVec;
 
@@ -57,7 +57,8 @@ impl Outcome {
         let mut keys: SmallVec<[(usize, RemoteState); 2]> = states.into_iter().enumerate().collect();
         let mut bans = bans.into_iter();
         let remote_ban = |at: &usize| all[*at].key.limit.ban.and_then(|_| bans.next());
-        let mut ban_checks: BanChecks<'_> = items.iter().map(remote_ban).map(BanCheck::there).collect();
+        let mut ban_checks: SmallVec<[BanCheck<'_>; 2]> =
+            items.iter().map(remote_ban).map(BanCheck::there).collect();
         let mut charges = Vec::with_capacity(requests);
         let mut decisions: Vec<Decision> = (0..requests)
             .map(|request| {

@@ -111,8 +111,9 @@ pub fn share(
         CostKind::PerRequest | CostKind::Late(_) => None,
     };
     let longest_wait = limit.quota.drain().filter(|_| limit.late_cost().is_none());
-    let key_prefix = key_prefix.to_vec();
-    limit.shared = Some(SharedLimit { key_prefix, argument, longest_wait, on_failure, leased });
+    let mut shared = SharedLimit::new(key_prefix.to_vec(), on_failure);
+    (shared.argument, shared.longest_wait, shared.leased) = (argument, longest_wait, leased);
+    limit.shared = Some(shared);
 }
 
 /// The argument of a limit and a cost for the script that decides.

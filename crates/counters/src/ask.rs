@@ -9,6 +9,7 @@ use super::limit::CountedLimit;
 
 /// The question of a request to one limit: may this key spend this cost?
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Ask<'a> {
     /// The limit.
     pub limit: &'a Arc<CountedLimit>,
@@ -42,6 +43,7 @@ pub trait CallsInFlight: Send + Sync {
 
 /// The answer of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Verdict {
     /// The delay (zero for all but the leaky bucket), or the refusal.
     pub answer: Result<Span, Refusal>,
@@ -73,6 +75,22 @@ impl<'a> Ask<'a> {
         }
     }
 
+    /// The same with this cost of the request itself, without its response.
+    #[must_use]
+    #[inline]
+    pub fn with_base(mut self, base: u64) -> Self {
+        self.base = base;
+        self
+    }
+
+    /// The same with the key in full.
+    #[must_use]
+    #[inline]
+    pub fn with_text(mut self, text: KeyText) -> Self {
+        self.text = text;
+        self
+    }
+
     /// The costs for the key in calls of the store.
     pub(super) fn in_flight(&self) -> u64 {
         self.calls.as_ref().map_or(0, |calls| calls.costs(self.limit.counters.id, self.key))
@@ -91,6 +109,11 @@ impl<'a> Ask<'a> {
 }
 
 impl Verdict {
+    /// An answer, and what the key has left.
+    pub const fn new(answer: Result<Span, Refusal>, usage: Usage) -> Self {
+        Self { answer, usage }
+    }
+
     /// The verdict of a limit that was not asked.
     pub fn not_asked(ask: &Ask<'_>) -> Self {
         Self::fresh(ask.limit)

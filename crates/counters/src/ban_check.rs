@@ -19,7 +19,7 @@ pub enum BanCheck<'a> {
 }
 
 /// The bans of a decision's limits, in the order of its asks.
-pub type BanChecks<'a> = SmallVec<[BanCheck<'a>; 2]>;
+pub(super) type BanChecks<'a> = SmallVec<[BanCheck<'a>; 2]>;
 
 impl<'a> BanCheck<'a> {
     /// The ban of a key that is counted in this process. `alone`: the key does not share the overflow entry.

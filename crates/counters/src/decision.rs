@@ -10,11 +10,13 @@ use super::counters::{DividedKey, Reservation};
 use super::holds::{Hold, Holds, RemoteHold};
 use super::key_state::KeyState;
 use super::table::CheckResult;
+use super::verdicts::Verdicts;
 
 /// The answer of all limits together. `R` is what stores count of what the request holds: see [`SendDecision`].
+#[non_exhaustive]
 pub struct Decision<R: RemoteHold + ?Sized = dyn RemoteHold> {
     /// A verdict for each limit asked, in the same order.
-    pub verdicts: SmallVec<[Verdict; 2]>,
+    pub verdicts: Verdicts,
     /// Whether every enforced limit admits the request. Then, and only then, all are charged.
     pub admitted: bool,
     /// The time for which the request is to be delayed.
@@ -39,7 +41,7 @@ impl<R: RemoteHold + ?Sized> Default for Decision<R> {
 /// What limits say, without what a request then holds.
 #[derive(Default)]
 struct Evaluation {
-    verdicts: SmallVec<[Verdict; 2]>,
+    verdicts: Verdicts,
     admitted: bool,
     delay: Span,
 }
@@ -52,13 +54,20 @@ impl<R: RemoteHold + ?Sized> From<Evaluation> for Decision<R> {
 }
 
 impl<R: RemoteHold + ?Sized> Decision<R> {
+    /// A decision with these verdicts, in which the request is not delayed and holds nothing.
+    #[inline]
+    pub fn new(verdicts: Verdicts, admitted: bool) -> Self {
+        let holds = Holds::default();
+        Self { verdicts, admitted, delay: Span::ZERO, holds, fallen_back: false, unavailable: false }
+    }
+
     /// The decision of a single limit. It is built in place, because a decision is four cache lines long and most of it is
     /// never written.
     #[inline]
     fn of_one(ask: &Ask<'_>, asked: &CheckResult) -> Self {
         let verdict = Verdict { answer: asked.answer, usage: asked.usage };
         let admitted = asked.answer.is_ok() || !ask.limit.enforced;
-        let verdicts = SmallVec::from_buf_and_len([verdict; 2], 1);
+        let verdicts = Verdicts::one(verdict);
         let holds = Holds::default();
         Self { verdicts, admitted, delay: Span::ZERO, holds, fallen_back: false, unavailable: false }
     }
@@ -144,10 +153,10 @@ fn asks_twice(asks: &[&Ask<'_>]) -> bool {
 fn decide_in_turn<R: RemoteHold + ?Sized>(asks: &[&Ask<'_>], queue: bool, keep: bool) -> Decision<R> {
     let mut all = Decision { admitted: true, ..Decision::default() };
     for ask in asks {
-        let mut one: Decision<R> = decide_together(&[*ask], queue, true);
+        let one: Decision<R> = decide_together(&[*ask], queue, true);
         all.admitted &= one.admitted;
         all.delay = all.delay.max(one.delay);
-        all.verdicts.append(&mut one.verdicts);
+        all.verdicts.extend(one.verdicts);
         all.holds.append(one.holds);
     }
     match all.admitted {
@@ -264,8 +273,7 @@ fn evaluation<'a, K: KeyState>(
 ) -> Evaluation {
     let (mut admitted, mut banned, mut delay) = (may_admit, false, Span::ZERO);
     let unknown = Usage { remaining: 0, capacity: 0, reset: Span::ZERO };
-    let mut verdicts: SmallVec<[Verdict; 2]> = SmallVec::new();
-    verdicts.resize(asks.len(), Verdict { answer: Ok(Span::ZERO), usage: unknown });
+    let mut verdicts = Verdicts::repeated(Verdict { answer: Ok(Span::ZERO), usage: unknown }, asks.len());
     for (index, key) in &*keys {
         let ask = asks[*index].as_ref();
         let mut answer = key.check(ask.at, ask.cost);

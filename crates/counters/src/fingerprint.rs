@@ -2,6 +2,7 @@
 //! whatever a client sends, and nobody outside can make two keys collide.
 
 use std::hash::{BuildHasher, DefaultHasher, RandomState};
+use std::ops::Deref;
 
 use smallvec::SmallVec;
 
@@ -13,8 +14,10 @@ pub struct Fingerprint(u64);
 #[derive(Clone, Debug, Default)]
 pub struct KeySecret(RandomState);
 
-/// A key in full, in a form that is the same in every process: what its name in a shared store is made of.
-pub type KeyText = SmallVec<[u8; 40]>;
+/// A key in full, in a form that is the same in every process: what its name in a shared store is made of. It is a slice of bytes,
+/// and most need no allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyText(SmallVec<[u8; 40]>);
 
 impl Fingerprint {
     /// The fingerprint that the overflow bucket of a table goes by.
@@ -30,6 +33,53 @@ impl Fingerprint {
     #[inline]
     pub fn from_hash(hash: u64) -> Self {
         Self(hash.clamp(1, u64::MAX - 1))
+    }
+}
+
+impl KeyText {
+    /// An empty one.
+    #[inline]
+    pub fn new() -> Self {
+        Self(SmallVec::new())
+    }
+
+    /// One of these bytes.
+    #[inline]
+    pub fn from_slice(bytes: &[u8]) -> Self {
+        Self(SmallVec::from_slice(bytes))
+    }
+
+    /// Appends a byte.
+    #[inline]
+    pub fn push(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    /// Appends bytes.
+    #[inline]
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Removes all bytes.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Deref for KeyText {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for KeyText {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
     }
 }
 

@@ -41,10 +41,11 @@ mod sync;
 mod table;
 #[cfg(all(test, not(feature = "model")))]
 mod tests;
+mod verdicts;
 
 pub use ask::{Ask, CallsInFlight, Verdict};
 pub use ban::{Bans, RemoteBan, while_banned};
-pub use ban_check::{BanCheck, BanChecks};
+pub use ban_check::BanCheck;
 pub use counters::{Counters, LeaseCounts};
 pub use decision::{
     Decision, SendDecision, decide, decide_for_now, decide_reserving, decide_send, evaluate, may_refuse,
@@ -57,3 +58,4 @@ pub use limit::{CostKind, CountedLimit, LateCost, SharedLimit, StoreFailurePolic
 pub use preview::preview;
 pub use remote_charges::RemoteCharges;
 pub use remote_state::RemoteState;
+pub use verdicts::{IntoVerdicts, Verdicts};

@@ -11,6 +11,7 @@ use crate::fingerprint::Fingerprint;
 use crate::remote_state::RemoteState;
 
 /// A limit with its counters. The counters and the bans outlive a change of the limit's numbers.
+#[non_exhaustive]
 pub struct CountedLimit {
     /// Its name, the same in every process that shares it.
     pub name: Box<str>,
@@ -45,6 +46,7 @@ pub enum CostKind {
 
 /// A late cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LateCost {
     /// The number by which the caller finds the limit when it computes what a response costs.
     pub limit: usize,
@@ -56,6 +58,7 @@ pub struct LateCost {
 
 /// How a store counts a limit for several processes.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SharedLimit {
     /// The prefix of the names of its keys in the store.
     pub key_prefix: Vec<u8>,
@@ -78,6 +81,20 @@ pub enum StoreFailurePolicy {
     Open,
     /// They are refused.
     Closed,
+}
+
+impl LateCost {
+    /// The late cost of the limit with this number, which bytes of bodies do not change.
+    pub const fn of(limit: usize) -> Self {
+        Self { limit, request_bytes: false, response_bytes: false }
+    }
+}
+
+impl SharedLimit {
+    /// A limit whose keys have names with this prefix, where each request may have another cost and the store decides about each.
+    pub const fn new(key_prefix: Vec<u8>, on_failure: StoreFailurePolicy) -> Self {
+        Self { key_prefix, argument: None, longest_wait: None, on_failure, leased: None }
+    }
 }
 
 impl CountedLimit {

@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
 use sluicegate_counters::{
-    Ask, BanCheck, BanChecks, CountedLimit, Decision, Fingerprint, KeyState, RemoteState, evaluate,
+    Ask, BanCheck, CountedLimit, Decision, Fingerprint, KeyState, RemoteState, evaluate,
 };
 use sluicegate_limiter::{Quota, Receipt, Refusal, Span, Time, Usage};
 
@@ -150,7 +150,7 @@ impl<'a> Run<'a> {
         let (mut decisions, mut charged) = (Vec::new(), Vec::new());
         for _ in 0..requests {
             let mut receipts = vec![None; asks.len()];
-            let mut ban_checks: BanChecks<'_> = asks.iter().map(|_| BanCheck::None).collect();
+            let mut ban_checks: Vec<BanCheck<'_>> = asks.iter().map(|_| BanCheck::None).collect();
             let decision = evaluate(&asks, &mut held, &mut ban_checks, true, |i, _, _, receipt| {
                 receipts[i] = Some(receipt)
             });

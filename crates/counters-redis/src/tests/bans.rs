@@ -6,9 +6,7 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
-use sluicegate_counters::{
-    Ask, BanCheck, BanChecks, CountedLimit, Fingerprint, RemoteBan, RemoteState, evaluate,
-};
+use sluicegate_counters::{Ask, BanCheck, CountedLimit, Fingerprint, RemoteBan, RemoteState, evaluate};
 use sluicegate_limiter::{Ban, Quota, Span, Strikes, Time};
 
 use super::quotas::{fixed, fresh, log, places, rate, token};
@@ -66,7 +64,7 @@ impl Run {
     }
 
     /// What the bars of these limits are at `now`.
-    fn ban_checks(&self) -> BanChecks<'static> {
+    fn ban_checks(&self) -> Vec<BanCheck<'static>> {
         let bar = |(limit, strikes): (&Arc<CountedLimit>, &Strikes)| {
             let ban = limit.ban;
             BanCheck::there(ban.map(|ban| RemoteBan { ban, strikes: strikes.clone(), begun: false }))
@@ -86,7 +84,7 @@ impl Run {
         let mut answered: Vec<(usize, RemoteState)> = keys.into_iter().enumerate().collect();
         let mut bans = bans.into_iter();
         let of = |limit: &Arc<CountedLimit>| BanCheck::there(limit.ban.and_then(|_| bans.next()));
-        let mut remote_bans: BanChecks<'_> = self.limits.iter().map(of).collect();
+        let mut remote_bans: Vec<BanCheck<'_>> = self.limits.iter().map(of).collect();
         let mut ban_checks = self.ban_checks();
         let mut count = 0;
         for request in 0..requests {

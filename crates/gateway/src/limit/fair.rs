@@ -152,7 +152,11 @@ impl<'m, 's> Answers<'m, 's> {
         if !all.answers.iter().any(|one| one.refused.is_some() && one.ask.limit.enforced) {
             return Ok(all);
         }
-        let asks = selected.iter().map(|one| Ask { at: time_of(&one.ask, store, now), ..one.ask.clone() });
+        let asks = selected.iter().map(|one| {
+            let mut ask = one.ask.clone();
+            ask.at = time_of(&one.ask, store, now);
+            ask
+        });
         let mut decision = preview(&asks.collect::<SmallVec<[Ask<'_>; 2]>>(), &[]);
         decision.admitted = false;
         decision.delay = Span::ZERO;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use sluicegate_counters::{Ask, Decision, Hold, Verdict, decide};
+use sluicegate_counters::{Ask, Decision, Hold, Verdict, Verdicts, decide};
 use sluicegate_counters_redis::{Store, Taken};
 use sluicegate_limiter::{Refusal, Span, Time, Usage};
 use smallvec::SmallVec;
@@ -43,14 +43,14 @@ pub fn decide_leased<'a>(store: &Rc<Store>, asks: &[impl AsRef<Ask<'a>>], now: T
             let local = asks.iter().copied().filter(|ask| ask.limit.shared.is_none());
             decide(&local.collect::<SmallVec<[&Ask<'_>; 2]>>(), true)
         }
-        false => Decision { admitted: true, ..Decision::default() },
+        false => Decision::new(Verdicts::default(), true),
     };
     let mut here = std::mem::take(&mut decision.verdicts).into_iter();
     decision.verdicts = asks
         .iter()
         .zip(&paid)
         .filter_map(|(ask, paid)| match paid {
-            Some(paid) => Some(Verdict { answer: Ok(Span::ZERO), usage: usage(ask, paid) }),
+            Some(paid) => Some(Verdict::new(Ok(Span::ZERO), usage(ask, paid))),
             None => here.next(),
         })
         .collect();

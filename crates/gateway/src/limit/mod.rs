@@ -96,13 +96,11 @@ impl Limit {
         };
         let lease = config.lease(&config.quota).ok().filter(|_| config.shared);
         let quota = lease.map_or(config.quota, |(quota, _)| quota);
-        let mut counted = CountedLimit {
-            ban: config.ban,
-            enforced: config.mode == Mode::Enforce,
-            cost: cost_kind(&config.cost, index),
-            bans,
-            ..CountedLimit::new(&config.name, quota, counters)
-        };
+        let mut counted = CountedLimit::new(&config.name, quota, counters);
+        counted.ban = config.ban;
+        counted.enforced = config.mode == Mode::Enforce;
+        counted.cost = cost_kind(&config.cost, index);
+        counted.bans = bans;
         if config.shared {
             let on_failure = match config.on_store_failure {
                 OnStoreFailure::Local => StoreFailurePolicy::Local,
@@ -176,11 +174,11 @@ impl Limit {
 fn cost_kind(cost: &Cost, index: usize) -> CostKind {
     match cost {
         Cost::Constant(cost) => CostKind::Constant(*cost),
-        Cost::Detailed(cost) if cost.settles() => CostKind::Late(LateCost {
-            limit: index,
-            request_bytes: cost.request_bytes,
-            response_bytes: cost.response_bytes,
-        }),
+        Cost::Detailed(cost) if cost.settles() => {
+            let mut late = LateCost::of(index);
+            (late.request_bytes, late.response_bytes) = (cost.request_bytes, cost.response_bytes);
+            CostKind::Late(late)
+        }
         Cost::Header(_) | Cost::Check | Cost::Hits | Cost::Detailed(_) => CostKind::PerRequest,
     }
 }

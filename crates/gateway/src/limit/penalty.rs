@@ -55,7 +55,8 @@ impl<'s> SlowerLane<'s> {
                 (Ok(_), _) => asks.push(LaneAsk { ask: ask.clone(), at, is_lane: false }),
                 (Err(_), _) if !ask.limit.enforced => {} // it has counted its refusal
                 (Err(Refusal::Until(_)), Some(lane)) => {
-                    let ask = Ask { limit: &lane.counted, ..ask.clone() };
+                    let mut ask = ask.clone();
+                    ask.limit = &lane.counted;
                     asks.push(LaneAsk { ask, at, is_lane: true });
                 }
                 (Err(_), _) => return None,

@@ -40,8 +40,7 @@ pub async fn decide_since(store: &Rc<Store>, asks: &mut [&mut Ask<'_>], since: T
     if let Some(refusal) =
         reserved.as_ref().and_then(|reserved| reserved.decision.as_ref()).filter(|local| !local.admitted)
     {
-        let verdicts = refusal.verdicts.clone();
-        return together(asks, Decision { verdicts, ..Decision::default() }, not_asked(asks));
+        return together(asks, Decision::new(refusal.verdicts.clone(), false), not_asked(asks));
     }
     let for_now = asks.iter().any(|ask| ask.for_now);
     match store.decide(asks.iter().map(|ask| &**ask).filter(|ask| is_shared(ask)), since).await {
@@ -165,11 +164,7 @@ fn reserve(asks: &[&mut Ask<'_>]) -> Decision {
 /// The verdicts of shared limits that were not asked, because a local limit refuses.
 fn not_asked(asks: &[&mut Ask<'_>]) -> Decision {
     let shared = asks.iter().filter(|ask| is_shared(ask));
-    Decision {
-        admitted: true,
-        verdicts: shared.map(|ask| Verdict::not_asked(ask)).collect(),
-        ..Decision::default()
-    }
+    Decision::new(shared.map(|ask| Verdict::not_asked(ask)).collect(), true)
 }
 
 /// The decision of all limits, after the store has decided the shared ones.
@@ -197,7 +192,9 @@ fn together(asks: &[&mut Ask<'_>], local: Decision, shared: Decision) -> Decisio
     let delay = if admitted { local.delay.max(shared.delay) } else { Span::ZERO };
     let mut holds = local.holds;
     holds.append(shared.holds);
-    Decision { verdicts, admitted, delay, holds, fallen_back: false, unavailable: false }
+    let mut decision = Decision::new(verdicts, admitted);
+    (decision.delay, decision.holds) = (delay, holds);
+    decision
 }
 
 /// Decides without the store. Limits with the policy `local` continue from the last state that the store reported, and
@@ -207,7 +204,9 @@ fn decide_without(store: &Rc<Store>, asks: &mut [&mut Ask<'_>], now: Time) -> De
     let closed = |ask: &Ask<'_>| ask.limit.enforced && policy(ask) == Some(StoreFailurePolicy::Closed);
     if asks.iter().any(|ask| closed(ask)) {
         let verdicts = asks.iter().map(|ask| Verdict::not_asked(ask)).collect();
-        return Decision { verdicts, fallen_back: true, unavailable: true, ..Decision::default() };
+        let mut decision = Decision::new(verdicts, false);
+        (decision.fallen_back, decision.unavailable) = (true, true);
+        return decision;
     }
     asks.iter_mut().filter(|ask| is_shared(ask)).for_each(|ask| store.divide(ask, now));
     let counted = |ask: &Ask<'_>| policy(ask).is_none_or(|policy| policy == StoreFailurePolicy::Local);

@@ -52,14 +52,12 @@ impl Limit {
         let lease =
             self.config.lease(&quota).ok().filter(|_| known.shared.is_some() && mode == Mode::Enforce);
         let in_force = lease.map_or(quota, |(quota, _)| quota);
-        let mut counted = CountedLimit {
-            of_single_keys: true,
-            ban: known.ban,
-            enforced: mode == Mode::Enforce,
-            cost: known.cost,
-            bans: known.bans.clone(),
-            ..CountedLimit::new(&self.config.name, in_force, Arc::clone(&known.counters))
-        };
+        let mut counted = CountedLimit::new(&self.config.name, in_force, Arc::clone(&known.counters));
+        counted.of_single_keys = true;
+        counted.ban = known.ban;
+        counted.enforced = mode == Mode::Enforce;
+        counted.cost = known.cost;
+        counted.bans = known.bans.clone();
         if let Some(shared) = &known.shared {
             let leased = lease.map(|(_, terms)| terms);
             share(&mut counted, &shared.key_prefix, shared.on_failure, leased);

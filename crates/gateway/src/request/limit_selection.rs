@@ -192,7 +192,8 @@ impl<'s> LimitSelection<'s> {
             let (cost, base) = cost(&limit.config.cost, limit_of_route.cost, head, identity);
             let candidate = limit_of_route.limit.candidate.as_ref();
             if let Some(candidate) = candidate.filter(|_| Arc::ptr_eq(limit, &limit_of_route.limit)) {
-                let ask = Ask { text: text.clone(), base, ..Ask::new(&candidate.counted, key, cost, now) };
+                let ask =
+                    Ask::new(&candidate.counted, key, cost, now).with_base(base).with_text(text.clone());
                 self.selected.push(SelectedLimit {
                     index,
                     limit: candidate,
@@ -203,7 +204,7 @@ impl<'s> LimitSelection<'s> {
             }
             let fair = limit_of_route.limit.fair.as_ref();
             let fair = fair.map(|fair| fair_ask(limit, fair, request, &snapshot.secret, plan));
-            let ask = Ask { text, base, ..Ask::new(&limit.counted, key, cost, now) };
+            let ask = Ask::new(&limit.counted, key, cost, now).with_base(base).with_text(text);
             self.selected.push(SelectedLimit { index, limit, candidate: false, ask, fair });
         }
         Ok(())
