@@ -1,5 +1,7 @@
 //! A file as a tree. All its mistakes are reported together, each with its place.
 //!
+//! The YAML reader refuses files that are nested deeply, so functions can call themselves here.
+//!
 //! What the original reads without a word and then ignores, such as a field of a limit beside it, is a warning here.
 
 use std::collections::HashMap;
@@ -9,9 +11,6 @@ use sluicegate_config::{Place, Problem, Report, YamlNode, YamlValue, nearest, pa
 use super::metadata;
 use super::tree::{Amount, Domain, Node, Rule};
 use crate::wire::ratelimit::Unit;
-
-/// The deepest nesting: no request has more entries.
-const MAX_DEPTH: usize = crate::wire::decode::MAX_ENTRIES;
 
 const ROOT: &[&str] = &["domain", "descriptors"];
 const DESCRIPTOR: &[&str] = &[
@@ -82,17 +81,12 @@ impl Reader<'_> {
             );
         }
         let path = self.domain.name.clone();
-        self.descriptors(&fields, 0, &path, 1);
+        self.descriptors(&fields, 0, &path);
         self.unknown_replacements();
     }
 
-    fn descriptors(&mut self, fields: &Fields<'_>, parent: usize, path: &str, depth: usize) {
+    fn descriptors(&mut self, fields: &Fields<'_>, parent: usize, path: &str) {
         let Some(node) = fields.get("descriptors") else { return };
-        if depth > MAX_DEPTH {
-            let text = format!("descriptors are nested in more than {MAX_DEPTH} levels");
-            self.error(node.at, &text, "no request has so many entries");
-            return;
-        }
         let mut lines = HashMap::new();
         for item in self.list(node) {
             let Some(fields) = self.fields(item, "a descriptor", DESCRIPTOR) else { continue };
@@ -136,7 +130,7 @@ impl Reader<'_> {
                 parent.wildcards.push((joined.clone(), index));
             }
             parent.children.insert(joined, index);
-            self.descriptors(&fields, index, &path, depth + 1);
+            self.descriptors(&fields, index, &path);
         }
     }
 

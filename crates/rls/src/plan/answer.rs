@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use super::domains::{Ask, AskedLimit, Plan, Planned};
 use super::metadata;
+use super::quota::quota_group;
 use crate::descriptors::{Amount, Rule};
-use crate::wire::ratelimit::{
-    Code, DescriptorStatus, RateLimit, RateLimitDescriptor, RateLimitResponse, Unit,
-};
+use crate::wire::ratelimit::{Code, DescriptorStatus, RateLimit, RateLimitResponse, Unit};
 use crate::wire::status::{Code as GrpcCode, Status};
 use crate::wire::{ratelimit, well_known};
 
@@ -111,33 +110,6 @@ impl Plan<'_> {
             Amount::Unlimited => RateLimit { requests_per_unit: u32::MAX, unit: Unit::Unknown as i32, name },
         }
     }
-}
-
-/// The group of a descriptor whose limit has `quota_mode`. A group refuses if one of its descriptors does; descriptors are of one
-/// group if they have the same `backend_name` and `model_name_override`, or, without those, the same entries.
-pub fn quota_group(descriptor: &RateLimitDescriptor) -> String {
-    match backend(descriptor) {
-        Some((backend, model)) => format!("{}:{backend}|{model}", backend.len()),
-        None => {
-            let entries = descriptor.entries.iter();
-            entries
-                .map(|entry| {
-                    let (key, value) = (entry.key(), entry.value());
-                    format!("{}:{key}{}:{value}", key.len(), value.len())
-                })
-                .collect()
-        }
-    }
-}
-
-/// The backend and the model that a descriptor names; none if it names neither.
-pub(super) fn backend(descriptor: &RateLimitDescriptor) -> Option<(String, String)> {
-    let value = |name: &str| {
-        let found = descriptor.entries.iter().rev().find(|entry| &entry.key[..] == name.as_bytes());
-        found.map(|entry| entry.value().into_owned()).unwrap_or_default()
-    };
-    let (backend, model) = (value(metadata::BACKEND), value(metadata::MODEL));
-    (!backend.is_empty() || !model.is_empty()).then_some((backend, model))
 }
 
 impl well_known::Duration {

@@ -2,15 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::answer::{backend, quota_group};
 use super::domains::{Plan, Planned};
+use super::quota::{BACKEND, MODEL, backend, quota_group};
 use crate::wire::ratelimit::{Code, DescriptorStatus, RateLimitDescriptor, Unit};
 use crate::wire::well_known::{Kind, Struct, Value};
-
-/// The entry that names a backend.
-pub(super) const BACKEND: &str = "backend_name";
-/// The entry that names a model.
-pub(super) const MODEL: &str = "model_name_override";
 
 /// The metadata, if a limit that was asked has `metadata` or `quota_mode`.
 pub(super) fn of(

@@ -6,6 +6,8 @@
 mod answer;
 mod domains;
 mod metadata;
+mod quota;
 
-pub use answer::{Outcome, quota_group, status};
+pub use answer::{Outcome, status};
 pub use domains::{Ask, AskedLimit, Domains, Hits, Plan, Planned};
+pub use quota::quota_group;

@@ -170,7 +170,7 @@ mod tests {
         );
         assert_eq!(
             said(&request(1, 1, 1, 1 << 20)),
-            "the request has 1048595 bytes; at most 1048576 are allowed"
+            "the request has 1048594 bytes; at most 1048576 are allowed"
         );
         assert_eq!(said(&request(0, 0, 0, 0)), "the request has no descriptors");
         assert_eq!(said(&RateLimitRequest::default()), "the request has no domain");

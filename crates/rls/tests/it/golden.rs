@@ -19,7 +19,7 @@ fn bytes(hex: &str) -> Bytes {
 }
 
 /// The message of these bytes is `expected`, and is written with the same bytes.
-fn same<M: Message + Default + PartialEq>(hex: &str, expected: &M) {
+fn same<M: Message + Default + PartialEq + std::fmt::Debug>(hex: &str, expected: &M) {
     assert_eq!(M::decode(bytes(hex)).unwrap(), *expected);
     assert_eq!(expected.encode_to_vec(), bytes(hex));
 }
