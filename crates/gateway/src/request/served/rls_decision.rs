@@ -106,7 +106,8 @@ fn decider<'s>(view: &'s View, now: Time, limits: &RlsLimits, ask: &Asked) -> Re
     };
     let (key, text) = keys::of_descriptor(key.as_deref().unwrap_or(&ask.key), &snapshot.secret);
     let cost = if ask.hits.negative { 0 } else { ask.hits.count.min(MAX_COUNT) };
-    let ask = Ask { text, ..Ask::new(&limit.counted, key, cost, now) };
+    let mut ask = Ask::new(&limit.counted, key, cost, now);
+    ask.text = text;
     Ok(Decider::Limit(SelectedLimit { index, limit, candidate: false, ask, fair: None }))
 }
 
