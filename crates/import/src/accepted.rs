@@ -94,27 +94,29 @@ pub(crate) fn limit(limit: &Node) -> Result<(), String> {
 /// # Errors
 /// The first message of `sluicegate check`.
 pub(crate) fn top_field(name: &str, node: &Node) -> Result<(), String> {
-    let route = map().with("respond", map().with("status", text(200)));
-    let listen = if name == "listen" { node.clone() } else { list([text("127.0.0.1:80")]) };
-    let top = map().with("listen", listen);
-    let top = if name == "listen" { top } else { top.with(name, node.clone()) };
-    file(&top.with("routes", list([route])))
+    route(map().with(name, node.clone()), map().with("respond", map().with("status", text(200))))
 }
 
 fn upstream_of(server: &str) -> Node {
     map().with("servers", list([text(server)]))
 }
 
-fn with_sections(upstreams: Node, limits: Node, route: Node) -> Result<(), String> {
+fn with_sections(upstreams: Node, limits: Node, with: Node) -> Result<(), String> {
     let tls = map()
         .with("certificates", map().with("cert", text("c")).with("key", text("k")))
         .with("client_ca", text("a"));
     let listener = map().with("address", text("127.0.0.1:443")).with("tls", tls);
-    file(
-        &map()
-            .with("listen", list([listener]))
-            .with("limits", limits)
-            .with("upstreams", upstreams)
-            .with("routes", list([route])),
-    )
+    route(map().with("listen", list([listener])).with("limits", limits).with("upstreams", upstreams), with)
+}
+
+/// Whether the gateway accepts a route together with sections that it needs.
+///
+/// # Errors
+/// The first message of `sluicegate check`.
+pub(crate) fn route(sections: Node, route: Node) -> Result<(), String> {
+    let mut whole = map().with("listen", list([text("127.0.0.1:80")]));
+    for (key, value) in sections.into_entries() {
+        whole.insert(key, value);
+    }
+    file(&whole.with("routes", list([route])))
 }
