@@ -46,6 +46,20 @@ pub(crate) fn matches(matches: &Node) -> Result<(), String> {
     field(None, "match", matches)
 }
 
+/// The parts of a `match` that the gateway accepts together, each in turn: all requests of the whole are among theirs. If it does not
+/// accept the whole, also why.
+pub(crate) fn widest(whole: Node) -> (Node, Option<String>) {
+    let Err(why) = matches(&whole) else { return (whole, None) };
+    let mut kept = map();
+    for (field, value) in whole.into_entries() {
+        let more = kept.clone().with(field, value);
+        if matches(&more).is_ok() {
+            kept = more;
+        }
+    }
+    (kept, Some(why))
+}
+
 /// Whether the gateway accepts a field of a route for this path.
 ///
 /// # Errors
