@@ -3,11 +3,14 @@
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderName, Request};
+use prost::Message;
 use sluicegate_auth::client_address::resolve;
 use sluicegate_base::incoming::{self, Peer};
-use sluicegate_config::{ClientIpConfig, ForwardedHeader, normalize};
+use sluicegate_config::{ClientIpConfig, ForwardedHeader, Report, normalize};
 use sluicegate_gateway::request::limit_selection::LimitSelection;
 use sluicegate_gateway::request::matching::{Matching, Step};
 use sluicegate_gateway::request::pipeline::evaluate;
@@ -16,6 +19,11 @@ use sluicegate_gateway::snapshot::{Opened, Snapshot, SnapshotBuilder};
 use sluicegate_import::Files;
 use sluicegate_import::nginx::import_text;
 use sluicegate_limiter::Time;
+use sluicegate_rls::descriptors;
+use sluicegate_rls::json;
+use sluicegate_rls::plan::{Domains, Outcome, Planned};
+use sluicegate_rls::wire::ratelimit::RateLimitResponse;
+use sluicegate_rls::wire::{decode, frame};
 use sluicegate_route::{folded, is_doubtful, is_plain};
 use sluicegate_wire::Headers;
 use sluicegate_wire::RequestHead;
@@ -69,6 +77,72 @@ pub fn nginx(data: &[u8]) {
             assert!(!one.report.items.is_empty());
         }
         (one, two) => assert_eq!(one.map(|_| ()), two.map(|_| ())),
+    }
+}
+
+/// Any text as a file of envoyproxy/ratelimit: there is a domain, or a report of at least one mistake; and twice the same.
+pub fn rate_limit_files(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let read = || {
+        let mut report = Report::default();
+        let domain = descriptors::parse(&text, &mut report);
+        (domain, report.errors.is_empty(), report.render("limits.yaml", &text))
+    };
+    let ((one, right, said), (_, _, again)) = (read(), read());
+    assert_eq!((one.is_some(), &said), (right, &again));
+    let Some(domain) = one else { return };
+    let mut paths: Vec<_> = domain.rules().iter().map(|rule| rule.path.clone()).collect();
+    paths.sort_unstable();
+    assert!(paths.windows(2).all(|two| two[0] != two[1]), "{paths:?}");
+    assert!(Domains::new(vec![domain.clone(), domain]).is_err());
+}
+
+const DESCRIPTORS: &str = "
+domain: d
+descriptors:
+  - {key: user, rate_limit: {unit: minute, requests_per_unit: 5, name: users}}
+  - {key: vip, rate_limit: {unit: minute, requests_per_unit: 50, replaces: [{name: users}]}}
+  - {key: staff, rate_limit: {unlimited: true}}
+  - {key: trial, value: '*', shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
+  - key: path
+    value: /a/*
+    share_threshold: true
+    descriptors: [{key: user, quota_mode: true, metadata: {a: 1}, rate_limit: {unit: day, requests_per_unit: 1}}]
+";
+
+/// Any bytes as a request for a rate limit, in protobuf or JSON, for an authorization, or in a frame: it is refused, or each of its
+/// descriptors has an answer, which reads the same once it is written.
+pub fn rate_limit_requests(data: &[u8]) {
+    static DOMAINS: OnceLock<Domains> = OnceLock::new();
+    let domains = DOMAINS.get_or_init(|| {
+        let domain = descriptors::parse(DESCRIPTORS, &mut Report::default()).expect("the file is right");
+        Domains::new(vec![domain]).expect("there is one")
+    });
+    let message = Bytes::copy_from_slice(data);
+    let framed = frame::message(&message, data.len()).unwrap_or_default();
+    assert!(framed.is_empty() || framed.len() + frame::PREFIX == data.len());
+    for bytes in [&message, &framed] {
+        if let Ok(request) = decode::authorization(bytes.clone()) {
+            let count = request.http().map_or(0, |http| http.header_fields().count());
+            assert!(count <= 2 * decode::MAX_HEADERS);
+        }
+    }
+    let requests = [decode::rate_limit(message), decode::rate_limit(framed), json::request(data)];
+    for request in requests.into_iter().flatten() {
+        let again = decode::rate_limit(request.encode_to_vec().into());
+        assert_eq!(again.as_ref(), Ok(&request));
+        let Ok(plan) = domains.plan(&request) else { continue };
+        for (index, ask) in plan.asks.iter().enumerate() {
+            assert_eq!(plan.descriptors[ask.descriptor], Planned::Asked(index));
+        }
+        let outcome =
+            Outcome { admitted: data.len().is_multiple_of(2), remaining: 7, reset: Duration::from_millis(1) };
+        let answer = plan.answer(&vec![outcome; plan.asks.len()]).expect("there is one for each");
+        assert_eq!(answer.statuses.len(), request.descriptors.len());
+        let body = frame::encode(&answer);
+        let body = frame::message(&body, body.len()).expect("it is one message");
+        assert_eq!(RateLimitResponse::decode(body).as_ref(), Ok(&answer));
+        json::response(&answer);
     }
 }
 

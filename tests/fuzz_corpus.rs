@@ -110,6 +110,46 @@ fn nginx_configurations() {
     replay::replay(&corpus, 10, &NGINX_PIECES, bodies::nginx);
 }
 
+/// Pieces that mean something in files of envoyproxy/ratelimit and in requests.
+const RATE_LIMIT_PIECES: [&str; 24] = [
+    "domain: ",
+    "descriptors:",
+    "- key: ",
+    "value: ",
+    "rate_limit:",
+    "unit: day",
+    "requests_per_unit: 1",
+    "unlimited: true",
+    "shadow_mode: on",
+    "replaces: [{name: a}]",
+    "metadata: {}",
+    "*",
+    "\n  ",
+    "\n",
+    ": ",
+    "{",
+    "}",
+    "\x12\x00",
+    "\x0a\x01d",
+    "\x0a\x04user",
+    "\x1a\x00",
+    "\x20\x01",
+    "\x00\x00\x00\x00",
+    "\"hitsAddend\": \"1\"",
+];
+
+#[test]
+fn files_of_rate_limits() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/rate_limit_files");
+    replay::replay(&corpus, 5, &RATE_LIMIT_PIECES, bodies::rate_limit_files);
+}
+
+#[test]
+fn requests_for_rate_limits() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/rate_limit_requests");
+    replay::replay(&corpus, 5, &RATE_LIMIT_PIECES, bodies::rate_limit_requests);
+}
+
 #[test]
 fn keys() {
     replay("keys", 12, bodies::keys);

@@ -7,12 +7,14 @@ mod kong;
 mod nginx;
 mod yaml;
 
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Child;
 
 use serde_json::Value;
 
-use crate::harness::Folder;
 use crate::harness::folder::text;
+use crate::harness::{Folder, deadline, until};
 
 /// The folder of the cases.
 fn cases() -> PathBuf {
@@ -23,6 +25,17 @@ fn cases() -> PathBuf {
 fn cases_of(source: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/import").join(source);
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// Waits until a program listens. If it ends before, the test fails with what it wrote to its log.
+#[track_caller]
+fn until_listening(program: &str, child: &mut Child, address: SocketAddr, log: &Path) {
+    until(&format!("{program} listens"), || {
+        if let Ok(Some(status)) = child.try_wait() {
+            panic!("{program} ended with {status}: {}", std::fs::read_to_string(log).unwrap_or_default());
+        }
+        TcpStream::connect_timeout(&address, deadline()).ok()
+    });
 }
 
 const CONFIG: &str = "events {}\nhttp {\n  limit_req_zone $binary_remote_addr zone=one:1m rate=10r/s;\n  server {\n    listen 8080;\n    \
@@ -62,6 +75,15 @@ fn a_file_is_replaced_only_if_that_is_asked_for() {
     let forced = folder.run(&[&import[..], &["--force"]].concat());
     assert_eq!(forced.status.code(), Some(0), "{}", text(&forced));
     assert!(yaml().starts_with("# Converted from nginx.conf"), "{}", yaml());
+    // The report is refused before anything is written.
+    let report = ["import", "nginx", "nginx.conf", "--report", "nginx.conf"];
+    let refused = folder.run(&report);
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(2), 0), "{}", text(&refused));
+    assert!(text(&refused).contains("cannot write nginx.conf: it exists"), "{}", text(&refused));
+    assert_eq!(std::fs::read_to_string(folder.path("nginx.conf")).unwrap(), CONFIG);
+    assert_eq!(folder.run(&[&report[..], &["--force"]].concat()).status.code(), Some(0));
+    let report = std::fs::read_to_string(folder.path("nginx.conf")).unwrap();
+    assert!(report.contains("unsupported\n  nginx.conf:6  gzip on\n"), "{report}");
 }
 
 /// A device or a pipe may have no end.
@@ -122,6 +144,7 @@ fn mistakes_are_shown_with_their_place() {
     let folder = Folder::with(&[
         ("nginx.conf", "http {\n  server {\n    listen 80\n  }\n}\n"),
         ("empty.conf", "events {}\n"),
+        ("circle.conf", "include circle.conf;\n"),
     ]);
     let output = folder.run(&["import", "nginx", "nginx.conf"]);
     assert_eq!(output.status.code(), Some(1));
@@ -130,6 +153,17 @@ fn mistakes_are_shown_with_their_place() {
     assert_eq!(text(&output), expected);
     let empty = folder.run(&["import", "nginx", "empty.conf"]);
     assert!(text(&empty).contains("there is no block `http` in it"), "{}", text(&empty));
+    let circle = folder.run(&["import", "nginx", "circle.conf"]);
+    assert_eq!(circle.status.code(), Some(1));
+    assert!(text(&circle).contains("files include each other without end"), "{}", text(&circle));
+    let piped = folder.pipe(&["import", "nginx", "-"], b"\n");
+    assert_eq!(piped.status.code(), Some(1));
+    assert!(text(&piped).contains("standard input is empty"), "{}", text(&piped));
+    let endless = folder.pipe(&["import", "kubernetes", "-"], &b"a: 1\n".repeat(4 << 20));
+    assert_eq!(endless.status.code(), Some(1));
+    assert!(text(&endless).contains("it is larger than 16 MiB"), "{}", text(&endless));
+    let swallowed = folder.run(&["import", "nginx", "--report", "nginx.conf"]);
+    assert!(text(&swallowed).contains("sluicegate import nginx <PATH> [OPTIONS]"), "{}", text(&swallowed));
     let missing = folder.run(&["import", "nginx", "absent.conf"]);
     assert!(
         text(&missing).contains("cannot read absent.conf") && text(&missing).contains("help: "),

@@ -106,6 +106,7 @@ mod rules_forms;
 mod rules_kinds;
 mod rules_redis;
 mod rules_url;
+mod served_rls;
 mod server_states;
 mod servers;
 mod shaping;

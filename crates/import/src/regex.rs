@@ -82,27 +82,26 @@ fn without_conditions(pattern: &str) -> String {
 
 /// The length of the group at the beginning of an expression; all of it if the group has no end.
 fn group_length(pattern: &str) -> usize {
+    let end = structure(pattern).find(|(_, c, depth)| (*c, *depth) == (')', 1));
+    end.map_or(pattern.len(), |(at, ..)| at + 1)
+}
+
+/// The characters of an expression that are neither escaped nor in a class, each with its place and how many groups are open before it.
+fn structure(pattern: &str) -> impl Iterator<Item = (usize, char, usize)> {
     let (mut depth, mut class, mut escaped) = (0_usize, false, false);
-    for (at, c) in pattern.char_indices() {
+    pattern.char_indices().filter_map(move |(at, c)| {
+        let (is_escaped, was_class, before) = (std::mem::take(&mut escaped), class, depth);
         match c {
-            _ if escaped => {
-                escaped = false;
-                continue;
-            }
+            _ if is_escaped => return None,
             '\\' => escaped = true,
             '[' => class = true,
             ']' => class = false,
             '(' if !class => depth += 1,
-            ')' if !class => {
-                depth -= 1;
-                if depth == 0 {
-                    return at + 1;
-                }
-            }
+            ')' if !class => depth = depth.saturating_sub(1),
             _ => {}
         }
-    }
-    pattern.len()
+        (!was_class && !class).then_some((at, c, before))
+    })
 }
 
 /// `{regex: …}`
@@ -112,25 +111,11 @@ pub(crate) fn regex(pattern: &str) -> Node {
 
 /// The parts between each `|` that is outside of all parentheses and classes.
 fn alternatives(pattern: &str) -> Vec<&str> {
-    let (mut depth, mut class, mut escaped, mut from) = (0_usize, false, false, 0);
+    let mut from = 0;
     let mut out = Vec::new();
-    for (at, c) in pattern.char_indices() {
-        match c {
-            _ if escaped => {
-                escaped = false;
-                continue;
-            }
-            '\\' => escaped = true,
-            '[' => class = true,
-            ']' => class = false,
-            '(' if !class => depth += 1,
-            ')' if !class => depth = depth.saturating_sub(1),
-            '|' if !class && depth == 0 => {
-                out.push(&pattern[from..at]);
-                from = at + 1;
-            }
-            _ => {}
-        }
+    for (at, ..) in structure(pattern).filter(|(_, c, depth)| (*c, *depth) == ('|', 0)) {
+        out.push(&pattern[from..at]);
+        from = at + 1;
     }
     out.push(&pattern[from..]);
     out
@@ -163,6 +148,7 @@ mod tests {
             assert!(error.contains(why), "{pattern}: {error}");
         }
     }
+
     #[test]
     fn what_cannot_be_converted_has_a_wider_expression() {
         for (pattern, expected) in [

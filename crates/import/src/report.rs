@@ -40,6 +40,9 @@ pub struct Item {
     pub outcome: Outcome,
     /// What it was converted to, how that differs, why it does not matter, or what to do instead.
     pub text: String,
+    /// Whether the source protected or limited something by it. Such losses come first.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub protection: bool,
 }
 
 /// All directives of a source, in their order.
@@ -87,7 +90,18 @@ impl Outcome {
 impl Report {
     /// Adds what became of a directive, unless the same was said of it already.
     pub fn add(&mut self, source: &Source, directive: String, outcome: Outcome, text: impl Into<String>) {
-        let item = Item { source: source.clone(), directive, outcome, text: text.into() };
+        self.add_item(source, directive, outcome, text.into(), false);
+    }
+
+    pub(crate) fn add_item(
+        &mut self,
+        source: &Source,
+        directive: String,
+        outcome: Outcome,
+        text: String,
+        protection: bool,
+    ) {
+        let item = Item { source: source.clone(), directive, outcome, text, protection };
         if self.known.insert(item.clone()) {
             self.items.push(item);
         }
@@ -121,7 +135,8 @@ impl Report {
             self.notes.iter().for_each(|note| out += &wrapped("  - ", "    ", note));
         }
         for outcome in Outcome::ALL {
-            let items: Vec<_> = self.items.iter().filter(|item| item.outcome == outcome).collect();
+            let mut items: Vec<_> = self.items.iter().filter(|item| item.outcome == outcome).collect();
+            items.sort_by_key(|item| !item.protection);
             if !items.is_empty() {
                 let _ = writeln!(out, "\n{}", outcome.word()); // writing to a String cannot fail
             }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use sluicegate_import::{Files, Imported, matches_glob, nginx};
+use sluicegate_import::{Files, Imported, Item, Outcome, Report, matches_glob, nginx};
 
 /// The exit code of compare.py if crossplane is not installed.
 const NOT_INSTALLED: i32 = 77;
@@ -78,13 +78,22 @@ fn results_are_as_written() {
     assert!(differ.is_empty(), "not as written (UPDATE=1 writes what is now):\n{}", differ.join("\n"));
 }
 
-/// The places of all directives of a file and of what is in them, except parameters of `types`, `map` and `geo` that include nothing.
-fn places(directives: &[nginx::Directive], parameters: bool, found: &mut Vec<(String, u32)>) {
+/// The places of all directives of a file and of what is in them, except parameters of `types`, `map` and `geo` that include nothing, and
+/// the lines of blocks that one item stands for.
+fn places(directives: &[nginx::Directive], report: &Report, within: bool, found: &mut Vec<(String, u32)>) {
     for directive in directives {
-        if !parameters || directive.name == "include" {
-            found.push((directive.shown(), directive.source.line));
+        let (shown, line) = (directive.shown(), directive.source.line);
+        if !within || directive.name == "include" {
+            found.push((shown.clone(), line));
         }
-        places(directive.children(), ["types", "map", "geo"].contains(&directive.name.as_str()), found);
+        let whole = |item: &Item| {
+            item.directive == shown
+                && item.source.line == line
+                && item.text.contains("(with the lines in it)")
+        };
+        let is_whole =
+            ["types", "map", "geo"].contains(&directive.name.as_str()) || report.items.iter().any(whole);
+        places(directive.children(), report, within || is_whole, found);
     }
 }
 
@@ -98,9 +107,10 @@ fn every_directive_is_in_the_report() {
         files.dedup();
         for file in files {
             let mut expected = Vec::new();
-            places(&nginx::parse(&file, &case.read(&file).unwrap()).unwrap(), false, &mut expected);
+            let parsed = nginx::parse(&file, &case.read(&file).unwrap()).unwrap();
+            places(&parsed, &report, false, &mut expected);
             for (shown, line) in expected {
-                let said = |item: &&sluicegate_import::Item| {
+                let said = |item: &&Item| {
                     let same =
                         item.directive == shown && item.source.file == file && item.source.line == line;
                     same && !item.text.is_empty()
@@ -130,7 +140,7 @@ fn includes_of_maps_are_in_the_report() {
                   server { listen 80; location / { limit_req zone=k; return 404; } } }";
     let report = nginx::import_text(&Case(folder()), "nginx.conf", config).unwrap().report;
     let include = report.items.iter().find(|item| item.directive == "include missing.map");
-    assert_eq!(include.unwrap().outcome, sluicegate_import::Outcome::Unsupported);
+    assert_eq!(include.unwrap().outcome, Outcome::Unsupported);
 }
 
 /// A check that is not converted closes its route, and the report names it.
@@ -148,7 +158,11 @@ fn what_is_protected_is_closed() {
         (location("access_by_lua_block { ngx.exit(403) }"), "access_by_lua_block", 1),
         (location("auth_digest x;"), "auth_digest x", 1),
         (location("js_access a.check;"), "js_access a.check", 1),
-        (location("limit_except GET { deny all; }"), "limit_except GET", 1),
+        (location("limit_except GET { limit_rate 1k; }"), "limit_except GET", 1),
+        (location("if ($secure_link = \"\") { return 403; }"), "if ($secure_link", 1),
+        (location("valid_referers a.test; if ($invalid_referer) { return 403; }"), "if ($invalid_referer", 1),
+        (location("set $b 0; if ($arg_a) { set $b 1; } if ($b) { return 403; }"), "if ($b", 1),
+        (format!("geo $bad {{ ranges; }} {}", location("if ($bad) { return 403; }")), "geo $bad", 1),
         (location("if ($ssl_client_verify != SUCCESS) { return 403; }"), "if ($ssl_client_verify", 1),
         (location("if ($cookie_a = \"\") { return 302 /login; }"), "if ($cookie_a", 1),
         (location("if ($http_user_agent ~ mobile) { return 302 /m; }"), "if ($http_user_agent", 0),
@@ -179,11 +193,52 @@ fn what_is_protected_is_closed() {
         let Imported { yaml, report } = nginx::import_text(&Case(folder()), "nginx.conf", &config).unwrap();
         sluicegate_config::parse_without_files(&yaml).unwrap_or_else(|errors| panic!("{errors}\n{yaml}"));
         assert_eq!(yaml.matches("deny: [everybody]").count(), closed, "{config}\n{yaml}");
-        let named = |item: &sluicegate_import::Item| {
-            item.outcome == sluicegate_import::Outcome::Unsupported && item.directive.starts_with(directive)
-        };
+        let named =
+            |item: &Item| item.outcome == Outcome::Unsupported && item.directive.starts_with(directive);
         assert!(closed == 0 || report.items.iter().any(named), "{directive}: {}", report.render());
     }
+}
+
+/// What is not protected or limited any more comes first, and a block that is left out is one item.
+#[test]
+fn losses_come_first() {
+    let config = "http { gzip on; limit_req_zone $remote_user zone=users:1m rate=1r/s; limit_req zone=users;\n\
+                  server { listen 80;\n location ~ \\.php$ { fastcgi_pass a; fastcgi_param b c; fastcgi_param d e; }\n\
+                  location / { proxy_pass http://127.0.0.1:1; } } }";
+    let Imported { yaml, report } = nginx::import_text(&Case(folder()), "nginx.conf", config).unwrap();
+    let shown = report.render();
+    let place = |text: &str| shown.find(text).unwrap_or_else(|| panic!("{text}: {shown}"));
+    assert!(place("this location has no limit now: `limit_req zone=users`") < place("gzip on"), "{shown}");
+    assert!(!shown.contains("fastcgi_param"), "{shown}");
+    assert!(yaml.contains("# nginx.conf:4, it has no limit now: `limit_req zone=users`"), "{yaml}");
+}
+
+/// The client that another header names reaches the servers, and what clients claim does not.
+#[test]
+fn the_address_of_the_client_is_forwarded() {
+    for (header, value, outcome) in [
+        ("X-Real-IP", "$remote_addr", Outcome::Converted),
+        ("X-Real-IP", "$proxy_add_x_forwarded_for", Outcome::Approximated),
+        ("X-Forwarded-For", "$remote_addr", Outcome::Converted),
+    ] {
+        let config = format!(
+            "http {{ set_real_ip_from 127.0.0.1; real_ip_header {header}; server {{ listen 80; location / {{ proxy_pass http://127.0.0.1:1;\n\
+             proxy_set_header X-Forwarded-For {value}; }} }} }}"
+        );
+        let Imported { yaml, report } = nginx::import_text(&Case(folder()), "nginx.conf", &config).unwrap();
+        assert!(yaml.contains("X-Forwarded-For: \"{client_ip}\""), "{yaml}");
+        let item = report.items.iter().find(|item| item.directive.starts_with("proxy_set_header"));
+        assert_eq!(item.unwrap().outcome, outcome);
+    }
+}
+
+#[test]
+fn locations_are_bounded() {
+    let locations: String =
+        (0..5_001).map(|number| format!("location /{number} {{ return 204; }}")).collect();
+    let config = format!("http {{ server {{ listen 80; {locations} }} }}");
+    let error = nginx::import_text(&Case(folder()), "nginx.conf", &config).unwrap_err();
+    assert!(error.contains("more than 5000 routes"), "{error}");
 }
 
 /// Directives as compare.py gets them.

@@ -1,13 +1,14 @@
 //! The real HAProxy, with the configuration of a case on other ports.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
 use super::nginx::PORTS;
-use crate::harness::{ReservedPort, deadline, until};
+use super::until_listening;
+use crate::harness::ReservedPort;
 
 /// A running HAProxy. It is killed when this is dropped.
 pub(super) struct Haproxy {
@@ -55,18 +56,13 @@ impl Haproxy {
             .replace("127.0.0.1:8404", &ports[2].address.to_string())
             .replace("127.0.0.1:8405", &ports[3].address.to_string());
         std::fs::write(folder.path().join("haproxy.cfg"), own(&text)).unwrap();
-        let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        let log = folder.path().join("log");
         let mut command = Command::new(program);
         command.args(["-db", "-f", "haproxy.cfg"]).current_dir(folder.path()).stdin(Stdio::null());
-        let child = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let child =
+            command.stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap()).spawn().unwrap();
         let mut haproxy = Self { addresses, child, _folder: folder, _ports: ports };
-        until("HAProxy listens", || {
-            if let Ok(Some(status)) = haproxy.child.try_wait() {
-                let log = std::fs::read_to_string(haproxy._folder.path().join("log")).unwrap_or_default();
-                panic!("HAProxy ended with {status}: {log}");
-            }
-            TcpStream::connect_timeout(&haproxy.addresses[0], deadline()).ok()
-        });
+        until_listening("HAProxy", &mut haproxy.child, haproxy.addresses[0], &log);
         haproxy
     }
 }

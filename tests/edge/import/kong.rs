@@ -110,8 +110,13 @@ fn consumers_are_written_beside_the_result_once() {
         "{consumers}"
     );
     let again = folder.run(&["import", "kong", "kong.yaml", "-o", "gateway.yaml"]);
-    assert_eq!(again.status.code(), Some(1), "{}", text(&again));
+    assert_eq!(again.status.code(), Some(2), "{}", text(&again));
     assert!(text(&again).contains("cannot write consumers.yaml"), "{}", text(&again));
+    // Nothing is written beside a gateway.yaml that is not replaced.
+    std::fs::remove_file(folder.path("consumers.yaml")).unwrap();
+    let refused = folder.run(&["import", "kong", "kong.yaml", "-o", "gateway.yaml"]);
+    assert!(text(&refused).contains("cannot write gateway.yaml"), "{}", text(&refused));
+    assert!(!folder.path("consumers.yaml").exists());
     let printed = folder.run(&["import", "kong", "kong.yaml"]);
     assert!(text(&printed).contains("2 consumers are not written"), "{}", text(&printed));
 }

@@ -2,13 +2,14 @@
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::harness::{ReservedPort, deadline, until};
+use super::until_listening;
+use crate::harness::ReservedPort;
 
 /// The ports that cases listen on, and the upstream that they forward to.
 pub(super) const PORTS: [&str; 2] = ["8080", "8443"];
@@ -59,13 +60,7 @@ impl Nginx {
         let log = folder.path().join("stderr.log");
         let child = command.stdin(Stdio::null()).stderr(File::create(&log).unwrap()).spawn().unwrap();
         let mut nginx = Self { addresses, child, _folder: folder, _ports: ports };
-        until("nginx listens", || {
-            if let Ok(Some(status)) = nginx.child.try_wait() {
-                let log = std::fs::read_to_string(&log).unwrap_or_default();
-                panic!("nginx ended with {status}: {log}");
-            }
-            TcpStream::connect_timeout(&nginx.addresses[0], deadline()).ok()
-        });
+        until_listening("nginx", &mut nginx.child, nginx.addresses[0], &log);
         nginx
     }
 }

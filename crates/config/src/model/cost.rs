@@ -16,6 +16,8 @@ pub enum Cost {
     Header(HeaderName),
     /// The number that the external check answers; 1 where it names none.
     Check,
+    /// The hits with which another proxy asks.
+    Hits,
     /// By what the request is, and by what comes of it.
     Detailed(Box<DetailedCost>),
 }
@@ -50,7 +52,7 @@ impl Cost {
     #[inline]
     pub fn request_header(&self) -> Option<&HeaderName> {
         match self {
-            Self::Constant(_) | Self::Check => None,
+            Self::Constant(_) | Self::Check | Self::Hits => None,
             Self::Header(name) => Some(name),
             Self::Detailed(cost) => cost.request_header.as_ref(),
         }
@@ -59,7 +61,7 @@ impl Cost {
     /// Whether the external check says what it spends.
     pub fn is_checked(&self) -> bool {
         match self {
-            Self::Constant(_) | Self::Header(_) => false,
+            Self::Constant(_) | Self::Header(_) | Self::Hits => false,
             Self::Check => true,
             Self::Detailed(cost) => cost.request_check,
         }
@@ -88,6 +90,7 @@ impl Serialize for Cost {
             Self::Constant(cost) => return serializer.serialize_u64(*cost),
             Self::Header(name) => return serializer.serialize_str(&from_header(name)),
             Self::Check => return serializer.serialize_str(CHECKED),
+            Self::Hits => return serializer.serialize_str("hits"),
             Self::Detailed(cost) => cost,
         };
         let methods = cost.methods.iter().map(|(method, cost)| (method.to_string(), json!(cost)));

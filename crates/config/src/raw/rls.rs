@@ -1,8 +1,6 @@
 //! The rate limit service for other proxies as it is written.
 
 use crate::raw::RawText;
-#[cfg(feature = "schema")]
-use crate::raw::hints;
 use crate::raw::scalars::RawCount;
 use crate::read::at::At;
 use crate::read::{OneOrMany, mapping};

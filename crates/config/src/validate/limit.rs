@@ -291,7 +291,7 @@ pub(super) fn warnings(
         identity_rate::warnings(name, limit, report);
         sync::warnings(name, limit, report);
         let chosen = match &limit.cost {
-            Cost::Constant(_) | Cost::Check => false,
+            Cost::Constant(_) | Cost::Check | Cost::Hits => false,
             Cost::Header(_) => true,
             Cost::Detailed(cost) => cost.request_header.is_some(),
         };

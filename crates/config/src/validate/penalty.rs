@@ -64,7 +64,7 @@ pub(super) fn penalty(
 fn largest(cost: &Cost) -> u64 {
     match cost {
         Cost::Constant(cost) => *cost,
-        Cost::Header(_) | Cost::Check => 1,
+        Cost::Header(_) | Cost::Check | Cost::Hits => 1,
         Cost::Detailed(cost) => {
             let (methods, routes) = (cost.methods.iter().map(|of| of.1), cost.routes.iter().map(|of| of.1));
             methods.chain(routes).fold(cost.request, u64::max)

@@ -5,6 +5,7 @@ use super::context::Context;
 use super::limit::limit;
 use super::quota::quota;
 use crate::Part;
+use crate::model::cost::Cost;
 use crate::model::key_spec::KeySpec;
 use crate::model::limit::{LimitConfig, Mode};
 use crate::model::rls::{OverLimit, RlsConfig, RlsFiles};
@@ -50,6 +51,7 @@ pub(super) fn rls(
         ..RawLimit::empty(at)
     };
     let mut template = limit(&text("rls"), &template, context, report)?;
+    template.cost = Cost::Hits;
     template.key = KeySpec::new(vec![vec![Part::Descriptor]]);
     let complete = !texts.is_empty() && files.len() == texts.len() && !is_wrong!(raw, files);
     complete.then(|| RlsConfig { files, over_limit, template: Box::new(template) })

@@ -181,6 +181,6 @@ fn cost_kind(cost: &Cost, index: usize) -> CostKind {
             request_bytes: cost.request_bytes,
             response_bytes: cost.response_bytes,
         }),
-        Cost::Header(_) | Cost::Check | Cost::Detailed(_) => CostKind::PerRequest,
+        Cost::Header(_) | Cost::Check | Cost::Hits | Cost::Detailed(_) => CostKind::PerRequest,
     }
 }

@@ -13,6 +13,7 @@ use sluicegate_wire::headers::text;
 pub fn cost(cost: &Cost, of_route: Option<u64>, head: &RequestHead, identity: &Identity<'_>) -> (u64, u64) {
     let base = match cost {
         Cost::Constant(cost) => return (*cost, *cost),
+        Cost::Hits => 1, // they are in the question of the proxy
         Cost::Header(name) => header_number(name, &head.headers).unwrap_or(1).max(1),
         Cost::Check => identity.cost(),
         Cost::Detailed(cost) => {

@@ -32,6 +32,8 @@ pub struct RlsLimits {
     pub limits: Vec<Option<usize>>,
     /// The index of the limit of the rates that requests carry.
     pub of_requests: usize,
+    /// The files before they were read.
+    pub stamps: RlsStamps,
 }
 
 /// The files of limits and their states: both change if anything in them may have changed.
@@ -81,6 +83,7 @@ pub(super) fn load(
     limits: &mut Vec<LimitConfig>,
     report: &mut Report,
 ) -> Option<Arc<RlsLimits>> {
+    let stamps = RlsStamps::of(config);
     let mut read: Vec<(PathBuf, Domain)> = Vec::new();
     let mut usable = true;
     for files in &config.files {
@@ -130,7 +133,7 @@ pub(super) fn load(
     let (hits, seconds) = OVERRIDE_RATE;
     let of_requests = config.limit(OVERRIDE, hits, seconds, false).ok()?;
     limits.push(of_requests);
-    Some(Arc::new(RlsLimits { domains, limits: indices, of_requests: limits.len() - 1 }))
+    Some(Arc::new(RlsLimits { domains, limits: indices, of_requests: limits.len() - 1, stamps }))
 }
 
 /// Adds a limit for each rule.

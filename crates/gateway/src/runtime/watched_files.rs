@@ -39,7 +39,7 @@ impl WatchedFiles {
             consumers: consumers
                 .map(|(named, known)| (named.file.path.clone(), Watch::new(&named.file.path, known))),
             lists: lists.collect(),
-            rls: config.rls.as_ref().map(RlsStamps::of),
+            rls: config.resources.rls.as_ref().map(|rls| rls.stamps.clone()),
             tls: TlsFiles::of(config),
         }
     }

@@ -1,7 +1,11 @@
 //! Who the client is, and which clients are admitted: `set_real_ip_from` and its relatives, `allow` and `deny`.
 
+use super::conditions::comparison;
 use super::context::{Context, Scope};
+use super::key::Lookup;
+use super::location::Location;
 use super::parse::Directive;
+use super::units::{name, unused};
 use crate::accepted;
 use crate::yaml::{Node, list, map, text};
 
@@ -78,14 +82,86 @@ pub(super) fn client_ip(http: &Scope<'_>, servers: &[Scope<'_>], cx: &mut Contex
 
 /// The lists of a configuration, which routes name.
 #[derive(Default)]
-pub(super) struct Lists {
+pub(super) struct Lists<'a> {
     found: Vec<(String, Vec<String>, Node)>,
+    geos: Vec<Lookup<'a>>,
 }
 
-impl Lists {
+/// The clients that an `if` about a variable of `geo` refuses.
+pub(super) struct Refused<'l, 'a> {
+    geo: &'l Lookup<'a>,
+    /// Whether they are the networks, or all others.
+    listed: bool,
+    networks: Vec<String>,
+    returns: &'a Directive,
+}
+
+impl<'a> Lists<'a> {
+    pub(super) fn of(http: &Scope<'a>) -> Self {
+        Self { found: Vec::new(), geos: http.own("geo").into_iter().filter_map(Lookup::of).collect() }
+    }
+
+    /// What an `if` such as `if ($blocked) { return 403; }` refuses.
+    pub(super) fn by_geo(&self, found: &'a Directive) -> Option<Refused<'_, 'a>> {
+        let (variable, operator, value, returns) = comparison(found)?;
+        returns.arg(0).parse::<u16>().ok().filter(|status| (400..=599).contains(status))?;
+        let geo = self.geos.iter().rev().find(|geo| variable.strip_prefix('$') == Some(geo.variable()))?;
+        let holds = |is: &str| match operator.as_str() {
+            "=" => is == value,
+            "!=" => is != value,
+            _ => !matches!(is, "" | "0"),
+        };
+        if !matches!(operator.as_str(), "" | "=" | "!=") {
+            return None;
+        }
+        let (listed, networks) = geo.networks_where(&holds).ok()?;
+        Some(Refused { geo, listed, networks, returns })
+    }
+
+    /// The fields `deny` and `allow` of a route with those of its `if` blocks.
+    pub(super) fn with_geos(
+        &mut self,
+        fields: Vec<(String, Node)>,
+        server: &Scope<'a>,
+        location: &Location<'a>,
+        cx: &mut Context,
+    ) -> Vec<(String, Node)> {
+        let mut fields = fields;
+        for found in server.own("if").into_iter().chain(location.ifs()) {
+            let Some(Refused { geo, listed, networks, returns }) = self.by_geo(found) else { continue };
+            let (directive, word) = (geo.directive, name(geo.variable()));
+            let field = if listed { "deny" } else { "allow" };
+            cx.converted(found, format!("`{field}` of its routes"));
+            cx.converted(directive, "a list, for the `if` that uses it");
+            match returns.arg(0) {
+                "403" => cx.converted(returns, "such clients are answered 403"),
+                _ => cx.approximated(returns, "such clients are answered 403"),
+            }
+            let known = fields.iter_mut().find(|(known, _)| known == field);
+            match known {
+                _ if networks.is_empty() && listed => {}
+                Some((_, node)) if listed => {
+                    let list = self.add(&word, networks.clone(), networks_of(&networks, directive));
+                    if !node.clone().into_items().contains(&text(&list)) {
+                        *node = node.clone().and(text(list));
+                    }
+                }
+                None if !networks.is_empty() => {
+                    let name = self.add(&word, networks.clone(), networks_of(&networks, directive));
+                    fields.push((field.to_owned(), list([text(name)])));
+                }
+                Some(_) | None => {
+                    cx.unsupported(found, "a route admits the clients of one list, and it has another: its routes deny everybody until you write one list for both");
+                    return self.closed();
+                }
+            }
+        }
+        fields
+    }
+
     /// The fields `deny` and `allow` of a route.
     pub(super) fn apply(&mut self, scope: &Scope<'_>, cx: &mut Context) -> Vec<(String, Node)> {
-        let rules = scope.all_of(&["allow", "deny"]);
+        let rules = scope.all_of(["allow", "deny"]);
         let Some(last) = rules.last() else { return Vec::new() };
         let closes = last.name == "deny" && last.arg(0) == "all";
         let given = if last.arg(0) == "all" { &rules[..rules.len() - 1] } else { &rules[..] };
@@ -142,7 +218,7 @@ impl Lists {
             return name.clone();
         }
         let taken = |name: &str| self.found.iter().any(|(known, ..)| known == name);
-        let name = super::units::unused(word, &taken);
+        let name = unused(word, &taken);
         self.found.push((name.clone(), networks, node));
         name
     }
@@ -151,4 +227,8 @@ impl Lists {
     pub(super) fn finish(self) -> Node {
         self.found.into_iter().fold(map(), |section, (name, _, node)| section.with(name, node)).block()
     }
+}
+
+fn networks_of(networks: &[String], directive: &Directive) -> Node {
+    list(networks.iter().map(text)).source(&directive.source)
 }

@@ -11,7 +11,7 @@ use crate::names::escaped;
 use crate::yaml::{Node, map, text};
 
 /// The action of a route.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Action {
     /// Fields of the route.
     pub(super) fields: Vec<(String, Node)>,
@@ -60,9 +60,6 @@ pub(super) fn action<'a>(
     if let Some(found) = location.directive.and_then(|_| scope.own("return").into_iter().next()) {
         return returned(found, scope, variables, cx);
     }
-    if let Some(action) = location.directive.and_then(|_| permanent_rewrite(scope, variables, cx)) {
-        return action;
-    }
     if let Some(pass) = location
         .directive
         .and_then(|_| scope.own("proxy_pass").into_iter().chain(scope.own("grpc_pass")).next())
@@ -97,7 +94,12 @@ pub(super) fn action<'a>(
             ..Action::default()
         };
     }
-    not_converted(404, "nginx serves files here")
+    match location.directive.is_some_and(|_| {
+        scope.own("rewrite").into_iter().any(|rewrite| cx.is_lost(rewrite) || !is_redirect(rewrite))
+    }) {
+        true => not_converted(404, "its rewrite could not be converted"),
+        false => not_converted(404, "nginx serves files here"),
+    }
 }
 
 fn not_converted(status: u16, why: &'static str) -> Action {
@@ -120,10 +122,12 @@ pub(super) fn returned(
     };
     let status = code.parse::<u16>().unwrap_or(0);
     let field = match (status, value) {
-        (301 | 302 | 303 | 307 | 308, Some(url)) => match redirect(status, url, variables, directive, cx) {
-            Some(node) => ("redirect", node),
-            None => ("respond", map().with("status", text(404)).comment("not converted: a redirect")),
-        },
+        (301 | 302 | 303 | 307 | 308, Some(url)) => {
+            match redirect(status, url, false, variables, directive, cx) {
+                Some(node) => ("redirect", node),
+                None => ("respond", map().with("status", text(404)).comment("not converted: a redirect")),
+            }
+        }
         (444, _) => {
             cx.approximated(directive, "answered 404; nginx closes the connection without an answer");
             ("respond", map().with("status", text(404)))
@@ -150,10 +154,17 @@ pub(super) fn returned(
     }
 }
 
-/// A redirect to a URL with variables.
-fn redirect(
+/// Whether a `rewrite` ends with an answer to the client.
+pub(super) fn is_redirect(rewrite: &Directive) -> bool {
+    let to_url = ["http://", "https://", "$scheme"].iter().any(|begin| rewrite.arg(1).starts_with(begin));
+    matches!(rewrite.arg(2), "permanent" | "redirect") || to_url
+}
+
+/// A redirect to a URL with variables. `adds_query` says whether nginx adds the query of the request.
+pub(super) fn redirect(
     status: u16,
     url: &str,
+    adds_query: bool,
     variables: &Variables,
     directive: &Directive,
     cx: &mut Context,
@@ -176,42 +187,16 @@ fn redirect(
         cx.unsupported(directive, format!("left out: {why}"));
         return None;
     }
-    match url.contains("${request_uri}") || written != url || to.contains('?') {
-        true => cx.converted(directive, "redirect"),
-        false => {
+    match (adds_query || url.contains("${request_uri}") || written != url, to.contains('?')) {
+        (true, true) if adds_query => {
+            cx.approximated(directive, "redirect; nginx adds the query of the request to that of the target");
+        }
+        (true, _) | (false, true) => cx.converted(directive, "redirect"),
+        (false, false) => {
             cx.approximated(directive, "redirect; the query of the request is kept, nginx leaves it out")
         }
     }
     Some(node)
-}
-
-/// `rewrite … permanent` and `rewrite … redirect` of all paths.
-pub(super) fn permanent_rewrite(
-    scope: &Scope<'_>,
-    variables: &Variables,
-    cx: &mut Context,
-) -> Option<Action> {
-    let rewrite = scope.own("rewrite").into_iter().next()?;
-    let status = match rewrite.arg(2) {
-        "permanent" => 301,
-        "redirect" => 302,
-        _ => return None,
-    };
-    let target = match (rewrite.arg(0), rewrite.arg(1)) {
-        ("^" | ".*" | "^.*" | "^.*$", to) if !to.contains("$1") => to.to_owned(),
-        ("^(.*)$" | "^(.*)" | "(.*)", to) => to.replace("$1", "$request_uri"),
-        ("^/(.*)$" | "^/(.*)", to) if to.contains("/$1") => to.replace("/$1", "$request_uri"),
-        _ => return None,
-    };
-    // A question mark at the end leaves out the query, which is in $request_uri.
-    let target = target.trim_end_matches('?');
-    let node = redirect(status, target, variables, rewrite, cx)?;
-    Some(Action {
-        fields: vec![("redirect".to_owned(), node.source(&rewrite.source))],
-        before_limits: true,
-        harmless: true,
-        lost: None,
-    })
 }
 
 /// `proxy_pass` and `grpc_pass`.
@@ -229,7 +214,8 @@ fn forwarded<'a>(
         if target.address.starts_with("unix:") { "localhost".to_owned() } else { target.address.clone() };
     let name = upstreams.used(target, &pass.source, &location.scope, cx)?;
     let mut fields = vec![("upstream".to_owned(), text(&name).source(&pass.source))];
-    let broken: Vec<_> = location.scope.own("rewrite");
+    let broken: Vec<_> =
+        location.scope.own("rewrite").into_iter().filter(|rewrite| !is_redirect(rewrite)).collect();
     match (uri, broken.as_slice()) {
         (None, []) => cx.converted(pass, format!("upstream {name}")),
         (Some(uri), []) => {

@@ -1,6 +1,7 @@
 //! `proxy_set_header`, `add_header` and their relatives.
 
 use super::context::{Context, Scope};
+use super::listen::has_unusual_port;
 use super::parse::Directive;
 use super::template::Variables;
 use crate::accepted;
@@ -62,6 +63,11 @@ pub(super) fn request_headers(
 ) -> Option<Node> {
     let mut changes = Changes::new("request_headers");
     let mut has_host = false;
+    // Another header names the client, so that the gateway does not add it to X-Forwarded-For.
+    let is_other = scope.last("set_real_ip_from").is_some()
+        && !scope
+            .last("real_ip_header")
+            .is_some_and(|header| header.arg(0).eq_ignore_ascii_case("x-forwarded-for"));
     for header in scope.all(&format!("{prefix}_set_header")) {
         let (name, value) = (header.arg(0), header.arg(1));
         has_host |= name.eq_ignore_ascii_case("host");
@@ -73,6 +79,17 @@ pub(super) fn request_headers(
                     Err(why) => cx.unsupported(header, format!("left out: {why}")),
                 },
             }
+        } else if is_other
+            && name.eq_ignore_ascii_case("x-forwarded-for")
+            && value == "$proxy_add_x_forwarded_for"
+            && changes.write("set", name, "{client_ip}", &header.source).is_ok()
+        {
+            cx.approximated(
+                header,
+                "X-Forwarded-For is the client alone; nginx adds it to what the request has there",
+            );
+        } else if name.eq_ignore_ascii_case("host") && value == "$host" && !has_unusual_port(scope) {
+            cx.converted(header, "Host is forwarded");
         } else if let Some(why) = is_sent_anyway(name, value) {
             cx.converted(header, why);
         } else if let Some(why) = is_own(name) {
@@ -168,10 +185,8 @@ pub(super) fn content_type(scope: &Scope<'_>, cx: &mut Context) -> Option<Node> 
 /// Whether the gateway sends this header with this value by itself.
 fn is_sent_anyway(name: &str, value: &str) -> Option<&'static str> {
     Some(match (name.to_ascii_lowercase().as_str(), value) {
-        ("host", "$host" | "$http_host" | "$host:$server_port" | "$http_host:$server_port") => {
-            "Host is forwarded"
-        }
-        ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$remote_addr" | "$http_x_forwarded_for") => {
+        ("host", "$http_host" | "$host:$server_port" | "$http_host:$server_port") => "Host is forwarded",
+        ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$http_x_forwarded_for") => {
             "X-Forwarded-For is always sent: extended from trusted proxies, replaced from other clients"
         }
         ("x-forwarded-proto", "$scheme" | "$http_x_forwarded_proto") => "X-Forwarded-Proto is always sent",

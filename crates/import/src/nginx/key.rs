@@ -12,6 +12,8 @@ pub(super) struct Key {
     pub(super) parts: Vec<String>,
     /// Whether servers count apart.
     pub(super) per_server: bool,
+    /// Whether the name of the server is all of the key: it is empty in a server without a name.
+    pub(super) only_server: bool,
     /// Addresses and values of the key that are not counted.
     pub(super) exempt: Vec<String>,
     /// The only methods that are counted.
@@ -97,6 +99,34 @@ impl<'a> Lookup<'a> {
         &self.name
     }
 
+    /// What is counted where the variable that is looked up is empty, if its own value is counted otherwise.
+    fn fallback(&self) -> Option<&str> {
+        let itself = pieces(&self.default) == [Piece::Variable(self.from.clone())];
+        let [(from, other)] = self.entries.as_slice() else { return None };
+        (itself && from.is_empty() && !other.is_empty()).then_some(other)
+    }
+
+    /// The networks for which the value of a `geo` is such; with `false`, those for which it is not, as it is for all others.
+    ///
+    /// # Errors
+    /// Why they cannot be listed.
+    pub(super) fn networks_where(&self, is: &dyn Fn(&str) -> bool) -> Result<(bool, Vec<String>), String> {
+        let shown = self.directive.shown();
+        let trouble =
+            self.trouble.or((self.from != "remote_addr")
+                .then_some("it looks up something else than the client's address"));
+        let trouble = trouble.or(self.lacks.then_some("it includes a file that was not read"));
+        if let Some(trouble) = trouble {
+            return Err(format!("`{shown}` cannot be converted: {trouble}"));
+        }
+        let listed = !is(&self.default);
+        let (found, others): (Vec<_>, Vec<_>) =
+            self.entries.iter().partition(|(_, value)| is(value) == listed);
+        let others: Vec<_> = others.iter().map(|(network, _)| network.as_str()).collect();
+        let found = networks(found.iter().map(|(network, _)| network.as_str()), &others, &shown)?;
+        Ok((listed, found))
+    }
+
     /// What is counted, if the values are one text, and nothing for some requests.
     fn choice(&self) -> Result<Choice, String> {
         if let Some(trouble) = self.trouble {
@@ -150,13 +180,18 @@ fn key_within(text: &str, lookups: &[Lookup<'_>], depth: usize) -> Result<Key, S
         }
         let (part, may_be_missing) = part(name)?;
         if name == "request_uri" {
-            key.differs.push("the path is counted without its query".to_owned());
+            key.differs.push(
+                "the path is counted without its query, so requests that differ in the query alone share a counter, and more of them are refused"
+                    .to_owned(),
+            );
         }
         if !key.parts.contains(&part) {
             missing.push(may_be_missing);
             key.parts.push(part);
         }
     }
+    key.only_server =
+        key.per_server && pieces.iter().all(|piece| *piece == Piece::Variable("server_name".to_owned()));
     match key.parts.len() {
         0 => key.parts.push("global".to_owned()),
         1 => key.skip_missing = missing[0],
@@ -172,6 +207,18 @@ fn key_within(text: &str, lookups: &[Lookup<'_>], depth: usize) -> Result<Key, S
 
 /// The key of a variable of a `map` or `geo`.
 fn looked_up(lookup: &Lookup<'_>, lookups: &[Lookup<'_>], depth: usize) -> Result<Key, String> {
+    if let (Some(first), None, false) = (lookup.fallback(), lookup.trouble, lookup.lacks) {
+        let (part, _) = part(&lookup.from)?;
+        let other = key_within(first, lookups, depth + 1)?;
+        if let [second] = other.parts.as_slice() {
+            let parts = vec![format!("{part} | {second}")];
+            if other
+                == (Key { parts: other.parts.clone(), skip_missing: other.skip_missing, ..Key::default() })
+            {
+                return Ok(Key { parts, ..other });
+            }
+        }
+    }
     let choice = lookup.choice()?;
     let mut key = key_within(&choice.counted, lookups, depth + 1)?;
     let shown = lookup.directive.shown();
@@ -257,22 +304,17 @@ fn means_more(value: &str) -> bool {
 
 /// The networks for which the value of `geo`, looked up in `map`, is not counted.
 fn exempt_of_geo(geo: &Lookup<'_>, map: &Lookup<'_>) -> Result<Vec<String>, String> {
-    let shown = geo.directive.shown();
-    if let Some(trouble) = geo.trouble {
-        return Err(format!("`{shown}` cannot be converted: {trouble}"));
-    }
     let counted = |value: &str| {
         let found = map.entries.iter().find(|(from, _)| from == value);
         !found.map_or(&map.default, |(_, value)| value).is_empty()
     };
-    if !counted(&geo.default) {
-        return Err(format!(
-            "`{shown}` selects the only clients that are counted: write a route with the limit for them"
-        ));
+    match geo.networks_where(&|value| !counted(value))? {
+        (true, networks) => Ok(networks),
+        (false, _) => Err(format!(
+            "`{}` selects the only clients that are counted: write a route with the limit for them",
+            geo.directive.shown()
+        )),
     }
-    let (kept, exempt): (Vec<_>, Vec<_>) = geo.entries.iter().partition(|(_, value)| counted(value));
-    let kept: Vec<_> = kept.iter().map(|(network, _)| network.as_str()).collect();
-    networks(exempt.iter().map(|(network, _)| network.as_str()), &kept, &shown)
 }
 
 /// These networks, none of which has one of `kept` in it.
@@ -378,7 +420,13 @@ mod tests {
         let header =
             found("map $http_x_source $key { default \"\"; import $binary_remote_addr; }", "$key").unwrap();
         assert_eq!(header.headers, [("X-Source".to_owned(), "import".to_owned())]);
+        let either = "map $http_x_api_key $key { \"\" $binary_remote_addr; default $http_x_api_key; }";
+        assert_eq!(found(either, "$key").unwrap().parts, ["header:X-Api-Key | ip"]);
         for (config, why) in [
+            (
+                "geo $http_a $g { default 1; 10.0.0.0/8 0; } map $g $key { 0 \"\"; 1 $host; }",
+                "something else",
+            ),
             ("map $http_user_agent $key { default \"\"; ~bot $binary_remote_addr; }", "regular expressions"),
             ("map $a $key { default $host; x $binary_remote_addr; }", "several values"),
             ("map $a $key { x \"\"; }", "never has a value"),

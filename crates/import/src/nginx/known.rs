@@ -47,8 +47,8 @@ const IGNORED: [(&str, &str); 17] = [
     ),
     ("resolver resolver_timeout", "names of servers are resolved by the system, and again every 30 s"),
     (
-        "server_tokens server_name_in_redirect port_in_redirect absolute_redirect merge_slashes",
-        "the gateway names no version, and matches paths in their normal form",
+        "server_name_in_redirect port_in_redirect absolute_redirect merge_slashes",
+        "redirects are as they are written, and paths are matched in their normal form",
     ),
     (
         "ssl_ciphers ssl_prefer_server_ciphers ssl_session_cache ssl_session_timeout ssl_session_tickets ssl_session_ticket_key ssl_dhparam \
@@ -69,7 +69,7 @@ const IGNORED: [(&str, &str); 17] = [
 ];
 
 /// Directives without an equivalent, and what to do instead.
-const UNSUPPORTED: [(&str, &str); 19] = [
+const UNSUPPORTED: [(&str, &str); 21] = [
     (
         "if",
         "conditions are routes: match: {methods, headers, query, host} for requests, and the rest for others",
@@ -85,7 +85,18 @@ const UNSUPPORTED: [(&str, &str); 19] = [
         "use auth.api_key or auth.jwt, or let the application check passwords",
     ),
     ("auth_jwt auth_jwt_key_file auth_jwt_key_request", "use auth.jwt"),
-    ("satisfy", "lists and credentials must both admit a request"),
+    (
+        "satisfy",
+        "with `any`, nginx admits a client that its lists or its credentials admit; a route of the gateway requires both",
+    ),
+    (
+        "secure_link secure_link_md5 secure_link_secret",
+        "the gateway does not verify signed links: use auth.jwt with a token in the query, or auth.check; an `if` about $secure_link denies everybody",
+    ),
+    (
+        "valid_referers",
+        "use match: {headers: {Referer: …}} for exact values, which any client can send; an `if` about $invalid_referer denies everybody",
+    ),
     (
         "proxy_cache proxy_cache_path proxy_cache_key proxy_cache_valid proxy_cache_bypass proxy_no_cache proxy_cache_lock proxy_cache_use_stale \
          proxy_cache_methods proxy_cache_min_uses proxy_cache_revalidate proxy_cache_background_update proxy_cache_lock_timeout fastcgi_cache \
@@ -139,6 +150,9 @@ pub(super) fn rest(directive: &Directive) -> (Outcome, String) {
             .find(|(names, _)| names.split_whitespace().any(|known| known == name))
             .map(|(_, text)| (*text).to_owned())
     };
+    if name == "satisfy" && directive.arg(0) == "all" {
+        return (Outcome::Ignored, "lists and credentials must both admit a request here, too".to_owned());
+    }
     if let Some(text) = find(&IGNORED) {
         return (Outcome::Ignored, text);
     }
@@ -151,11 +165,15 @@ pub(super) fn rest(directive: &Directive) -> (Outcome, String) {
     if UNUSED.split_whitespace().any(|known| known == name) {
         return (
             Outcome::Ignored,
-            "nothing that is converted uses it here: inner blocks replace it, or no route needs it"
-                .to_owned(),
+            "no route needs it here: nothing uses it, or inner blocks replace it".to_owned(),
         );
     }
     match name {
+        "server_tokens" => (
+            Outcome::Approximated,
+            "the gateway adds no header Server, and forwards that of the servers, which nginx replaces: response_headers: {remove: [Server]} hides it"
+                .to_owned(),
+        ),
         "http" => (Outcome::Converted, "the file".to_owned()),
         "include" => included(directive),
         "access_log" if directive.arg(0) == "off" => (

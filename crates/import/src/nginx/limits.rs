@@ -43,11 +43,16 @@ pub(super) struct Limits<'a> {
 
 /// The limits of a route.
 #[derive(Default)]
-pub(super) struct Applied {
+pub(super) struct Applied<'a> {
     pub(super) names: Vec<Node>,
     /// The status of refusals, if it is not 429.
     pub(super) status: Option<u16>,
+    /// The limits that could not be converted.
+    pub(super) lost: Vec<&'a Directive>,
 }
+
+/// A limit is lost: the report says why.
+struct Lost;
 
 impl<'a> Limits<'a> {
     /// Reads the zones of the block `http`.
@@ -94,10 +99,12 @@ impl<'a> Limits<'a> {
     }
 
     /// The limits in force in a scope of a server.
-    pub(super) fn apply(&mut self, scope: &Scope<'a>, server: &str, cx: &mut Context) -> Applied {
+    pub(super) fn apply(&mut self, scope: &Scope<'a>, server: &str, cx: &mut Context) -> Applied<'a> {
         let mut applied = Applied::default();
         let mut statuses = Vec::new();
         let mut seen = Vec::new();
+        let (mut queue, mut places) = (None, Vec::new());
+        let named = scope.last("server_name").is_some_and(|names| !names.arg(0).is_empty());
         for (kind, name) in [("limit_req", "limit_req"), ("limit_conn", "limit_conn")] {
             let uses = scope.all(name);
             if uses.is_empty() {
@@ -110,7 +117,14 @@ impl<'a> Limits<'a> {
             statuses.push(status(scope, kind, cx));
             for directive in uses {
                 let dry_run = dry_run.is_some_and(|directive| directive.arg(0) == "on");
-                let Some(limit) = self.used(directive, dry_run, server, cx) else { continue };
+                let limit = match self.used(directive, dry_run, named.then_some(server), cx) {
+                    Ok(Some(limit)) => limit,
+                    Ok(None) => continue,
+                    Err(Lost) => {
+                        applied.lost.extend((!dry_run).then_some(directive));
+                        continue;
+                    }
+                };
                 if seen.contains(&limit) {
                     cx.ignored(directive, "the route has this limit already");
                     continue;
@@ -123,7 +137,20 @@ impl<'a> Limits<'a> {
                     continue;
                 }
                 applied.names.push(text(&limit).source(&directive.source));
+                if kind == "limit_conn" {
+                    places.push(directive);
+                } else if self.found.iter().any(|(used, name, _)| *name == limit && used.delays) {
+                    queue = Some(limit.clone());
+                }
                 seen.push(limit);
+            }
+        }
+        if let Some(queue) = queue {
+            for directive in places {
+                cx.approximated(
+                    directive,
+                    format!("requests that wait in the queue of limit {queue} hold a place of this limit; in nginx they do not, so more are refused here"),
+                );
             }
         }
         statuses.dedup();
@@ -136,47 +163,52 @@ impl<'a> Limits<'a> {
         applied
     }
 
-    /// The name of the limit that a directive uses.
+    /// The name of the limit that a directive uses; none if nginx counts nothing.
     fn used(
         &mut self,
         directive: &'a Directive,
         dry_run: bool,
-        server: &str,
+        server: Option<&str>,
         cx: &mut Context,
-    ) -> Option<String> {
+    ) -> Result<Option<String>, Lost> {
         let requests = directive.name == "limit_req";
-        let wanted = if requests { parameter(&directive.args, "zone")? } else { directive.arg(0) };
+        let wanted =
+            if requests { parameter(&directive.args, "zone").unwrap_or_default() } else { directive.arg(0) };
         let found =
             self.zones.iter().position(|zone| zone.name == wanted && zone.rate.is_empty() != requests);
         let Some(zone) = found else {
             cx.unsupported(directive, format!("there is no zone `{wanted}` that could be converted"));
-            return None;
+            return Err(Lost);
         };
         let Ok(key) = self.zones[zone].key.clone() else {
             cx.unsupported(
                 directive,
                 format!("the key of its zone cannot be converted: see {}", self.zones[zone].directive.source),
             );
-            return None;
+            return Err(Lost);
         };
+        if key.only_server && server.is_none() {
+            cx.ignored(directive, "its server has no name, so its key is empty, and nginx counts nothing");
+            return Ok(None);
+        }
         let number =
             if requests { parameter(&directive.args, "burst").unwrap_or("0") } else { directive.arg(1) };
         let Ok(number) = number.parse::<u64>() else {
             cx.unsupported(directive, format!("`{number}` is not a number"));
-            return None;
+            return Err(Lost);
         };
         let delay =
             parameter(&directive.args, "delay").and_then(|delay| delay.parse::<u64>().ok()).unwrap_or(0);
         let delays = requests && number > delay && !flag(&directive.args, "nodelay");
-        let server = key.per_server.then(|| server.to_owned());
+        let server = key.per_server.then(|| server.unwrap_or_default().to_owned());
         let used = Use { zone, number, delays: delays && delay == 0, dry_run, server };
         let known = self.found.iter().find(|(other, ..)| *other == used).map(|(_, name, _)| name.clone());
         let name = match known {
             Some(name) => name,
-            None => self.add(used.clone(), &key, directive, cx)?,
+            None => self.add(used.clone(), &key, directive, cx).ok_or(Lost)?,
         };
         self.explain(directive, &used, &name, delays.then_some(delay), cx);
-        Some(name)
+        Ok(Some(name))
     }
 
     /// Says what a use became.
@@ -188,9 +220,8 @@ impl<'a> Limits<'a> {
             .find(|(other, ..)| other.zone == used.zone && other != used && other.server == used.server);
         let (outcome, text) = match (others, delay) {
             (Some((_, other, _)), _) => {
-                let apart = if self.found[0].1 == name { other.as_str() } else { name };
                 let text = format!(
-                    "limit {name}; nginx counts all uses of zone {} together, here those with other numbers count apart (as {apart}), \
+                    "limit {name}; nginx counts all uses of zone {} together, here those with other numbers count apart (as {other}), \
                      so both together admit more",
                     zone.name
                 );

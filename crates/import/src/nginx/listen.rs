@@ -117,7 +117,8 @@ fn merged<'a>(found: &mut Vec<Listener<'a>>, servers: &[(&'a Directive, Scope<'a
                         cx.unsupported(
                             listen,
                             format!(
-                                "the listener on {} accepts its requests, too. Its routes deny everybody there until you give it a port of its own",
+                                "the listener on {0} accepts its requests, too. Its routes deny everybody there until you give it a port of its \
+                                 own; requests for other hosts go to the default server of {0}",
                                 wide.address
                             ),
                         );
@@ -240,6 +241,13 @@ fn address(text: &str) -> Option<String> {
     };
     let parsed = host.trim_start_matches('[').trim_end_matches(']').parse::<core::net::IpAddr>().ok()?;
     Some(core::net::SocketAddr::new(parsed, port).to_string())
+}
+
+/// Whether clients name the port in `Host`: a server listens on another one than 80 and 443.
+pub(super) fn has_unusual_port(scope: &Scope<'_>) -> bool {
+    let addresses = scope.every("listen").into_iter().filter_map(|listen| address(listen.arg(0)));
+    let mut ports = addresses.filter(|address| !address.starts_with("unix:"));
+    ports.any(|address| ![":80", ":443"].iter().any(|usual| address.ends_with(usual)))
 }
 
 /// Why the gateway cannot listen on an address.

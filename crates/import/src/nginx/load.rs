@@ -121,11 +121,16 @@ impl Loader<'_> {
             let paths = if many { self.files.glob(&candidate) } else { vec![candidate] };
             let mut read = 0;
             for path in paths {
-                if depth == DEEPEST || self.left == 0 {
-                    result = Err("files include each other without end".to_owned());
-                    continue;
+                if depth == DEEPEST {
+                    return Err(format!(
+                        "{}: `{}`: files include each other without end\n",
+                        include.source,
+                        include.shown()
+                    ));
                 }
-                self.left -= 1;
+                self.left = self.left.checked_sub(1).ok_or_else(|| {
+                    format!("more than {MOST_FILES} files are included\n  help: import a part of the servers, and look for files that include themselves\n")
+                })?;
                 match self.files.read(&path) {
                     Ok(text) => {
                         read += 1;
@@ -206,13 +211,13 @@ mod tests {
     #[test]
     fn files_that_include_each_other_come_to_an_end() {
         let dump = Dump { files: vec![("n".into(), "include n; include n;".into())] };
-        assert!(load(&dump, "n").unwrap().len() <= 2 * MOST_FILES + 2);
+        assert_eq!(load(&dump, "n").unwrap_err(), "n:1: `include n`: files include each other without end\n");
     }
 
     #[test]
     fn directives_are_bounded() {
-        let text = format!("{}include n; include n;", "a 1; ".repeat(1_000));
-        let dump = Dump { files: vec![("n".into(), text)] };
+        let files = vec![("n".into(), "include m; ".repeat(101)), ("m".into(), "a 1; ".repeat(1_000))];
+        let dump = Dump { files };
         assert!(load(&dump, "n").unwrap_err().contains("more than 100000 directives"));
     }
 

@@ -3,7 +3,6 @@
 //! nginx chooses the longest prefix, then looks inside of it, and only then tries the expressions around it. Here the order of the routes
 //! decides, so what is inside comes before, restricted to the paths that reach it.
 
-use super::checks::is_protected;
 use super::context::{Context, Scope};
 use super::parse::Directive;
 use super::remainder;
@@ -23,7 +22,7 @@ pub(super) struct Location<'a> {
     pub(super) scope: Scope<'a>,
     pub(super) kind: Kind,
     /// The expression for its paths, if it is not that of `kind`.
-    only: Option<String>,
+    pub(super) only: Option<String>,
     /// It cannot be converted, and denies everybody.
     pub(super) closed: bool,
 }
@@ -42,6 +41,16 @@ impl<'a> Location<'a> {
     pub(super) fn rest(scope: &Scope<'a>) -> Self {
         let kind = Kind::Prefix("/".to_owned(), false);
         Self { directive: None, scope: scope.clone(), kind, only: None, closed: false }
+    }
+
+    /// A part of its paths; `None` if it has not all paths of its kind.
+    pub(super) fn part(&self, kind: Kind) -> Option<Self> {
+        self.only.is_none().then(|| Self { kind, ..self.clone() })
+    }
+
+    /// The `if` blocks in it.
+    pub(super) fn ifs(&self) -> impl Iterator<Item = &'a Directive> {
+        self.directive.into_iter().flat_map(Directive::children).filter(|child| child.name == "if")
     }
 
     /// The path of the route; `None` if it matches all paths.
@@ -89,7 +98,7 @@ fn is_literal(path: &str) -> bool {
 }
 
 /// The path as it is in requests: nginx compares decoded paths.
-fn encoded(path: &str) -> String {
+pub(super) fn encoded(path: &str) -> String {
     let one = |byte: u8| {
         if byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte) {
             char::from(byte).to_string()
@@ -169,6 +178,9 @@ impl Walk<'_> {
         pending: &[Location<'a>],
     ) -> Result<(Vec<Location<'a>>, Vec<Location<'a>>), String> {
         let own = self.locations(scope);
+        if own.len() > self.left {
+            return Err(too_many());
+        }
         let mut prefixes: Vec<_> = own.iter().filter(|location| location.prefix().is_some()).collect();
         prefixes.sort_by_key(|location| usize::MAX - location.prefix().unwrap_or_default().len());
         let regexes: Vec<_> = own.iter().filter(|location| location.is_regex()).cloned().collect();
@@ -176,7 +188,8 @@ impl Walk<'_> {
         let skips =
             |location: &Location<'_>| matches!(location.kind, Kind::Prefix(_, true)) && !regexes.is_empty();
         // Their paths must not come to what stands before a shorter prefix.
-        let early: Vec<_> = prefixes.iter().map(|prefix| skips(prefix) || has_early(&prefix.scope)).collect();
+        let is_early = |(_, prefix): &(usize, &&Location<'_>)| skips(prefix) || has_early(&prefix.scope);
+        let early: Vec<_> = prefixes.iter().enumerate().filter(is_early).collect();
         let (mut first, mut rest) = (Vec::new(), Vec::new());
         for exact in own.iter().filter(|location| matches!(location.kind, Kind::Exact(_))) {
             self.exact(exact, reach, &mut first)?;
@@ -187,11 +200,9 @@ impl Walk<'_> {
                 self.unreached(prefix);
                 continue;
             };
-            let inside = prefixes
-                .iter()
-                .zip(&early)
-                .skip(at + 1)
-                .any(|(shorter, early)| *early && path.starts_with(shorter.prefix().unwrap_or_default()));
+            let inside = early.iter().any(|(shorter, early)| {
+                *shorter > at && path.starts_with(early.prefix().unwrap_or_default())
+            });
             let tried: &[_] = if skips(prefix) { pending } else { &all };
             let (before, mut after) = self.level(&prefix.scope, &within, tried)?;
             let mut own = (**prefix).clone();
@@ -247,7 +258,7 @@ impl Walk<'_> {
                 "" => Kind::Prefix(path.to_owned(), false),
                 _ => match whole(path, modifier == "~*") {
                     Ok(pattern) => Kind::Regex(pattern),
-                    Err(why) if is_protected(&inner) => {
+                    Err(why) if inner.is_protected() => {
                         closed = true;
                         let pattern = wider(path, modifier == "~*");
                         self.cx.unsupported(
@@ -319,7 +330,7 @@ impl Walk<'_> {
         out: &mut Vec<Location<'a>>,
     ) -> Result<(), String> {
         let Some(directive) = location.directive else { return Ok(()) };
-        if !location.closed && !is_protected(&location.scope) {
+        if !location.closed && !location.scope.is_protected() {
             self.cx.unsupported(directive, format!("left out: {why}"));
             return Ok(());
         }
@@ -345,9 +356,7 @@ impl Walk<'_> {
 
     /// Adds a location that the gateway accepts.
     fn add<'a>(&mut self, location: Location<'a>, out: &mut Vec<Location<'a>>) -> Result<(), String> {
-        self.left = self.left.checked_sub(1).ok_or_else(|| {
-            format!("its locations would become more than {MOST} routes: put expressions inside of prefixes")
-        })?;
+        self.left = self.left.checked_sub(1).ok_or_else(too_many)?;
         let checked = location.path().map_or(Ok(()), |path| accepted::matches(&map().with("path", path)));
         if let Err(why) = checked {
             let prefix = match &location.kind {
@@ -373,6 +382,12 @@ impl Walk<'_> {
         out.push(location);
         Ok(())
     }
+}
+
+fn too_many() -> String {
+    format!(
+        "its locations would become more than {MOST} routes: import a part of the servers, or put expressions inside of prefixes"
+    )
 }
 
 /// Whether a block has locations that nginx tries before the expressions around it.

@@ -1,7 +1,7 @@
 //! nginx.conf, from a file with what it includes, or the output of `nginx -T`.
 //!
 //! `lexer`, `parse` and `load` read the directives; `context` has what is in force where, and what became of each; `units`, `remainder`,
-//! `template` and `key` convert values; `limits`, `upstream`, `access`, `checks`, `listen`, `names`, `headers`, `location`, `conditions`, `action` and `server` convert
+//! `template` and `key` convert values; `limits`, `upstream`, `access`, `protection`, `checks`, `listen`, `names`, `headers`, `location`, `conditions`, `rewrite`, `action` and `server` convert
 //! the parts; `known` explains the rest.
 
 mod access;
@@ -19,7 +19,9 @@ mod load;
 mod location;
 mod names;
 mod parse;
+mod protection;
 mod remainder;
+mod rewrite;
 mod server;
 mod template;
 mod units;
@@ -103,11 +105,14 @@ fn converted(directives: &[Directive], path: &str, folder: &str) -> Result<Impor
     let mut sections = Sections {
         limits: Limits::of(&http, &mut cx),
         upstreams: Upstreams::of(&http),
-        lists: Lists::default(),
+        lists: Lists::of(&http),
         routes: Vec::new(),
     };
     routes(&listeners, &servers, &mut sections, &mut cx).map_err(|why| format!("{path}: {why}\n"))?;
     let listen = section(&listeners, &servers, folder, &mut cx);
+    cx.report.note(
+        "a path with %2F is answered 400; nginx forwards it. encoded_slash: kept on a route forwards it, too, as GitLab and npm need it",
+    );
     let client_ip = client_ip(&http, &scopes, &mut cx);
     let timeouts = timeouts(&http, &scopes, &mut cx);
     let Sections { limits, upstreams, lists, routes } = sections;
@@ -116,6 +121,7 @@ fn converted(directives: &[Directive], path: &str, folder: &str) -> Result<Impor
         .with("listen", listen)
         .with("client_ip", client_ip)
         .with("max_body", text(MAX_BODY).comment("the default of nginx"))
+        .with_some("response_headers", response_headers(&http, &scopes, &mut cx))
         .with("timeouts", timeouts)
         .with("lists", lists.finish())
         .with("limits", limits.finish(&mut cx))
@@ -140,6 +146,17 @@ fn named(name: &str, node: Node) -> Node {
         Some(comment) => node.comment(comment).block(),
         None => node.block(),
     }
+}
+
+/// With `server_tokens off`, nobody reads the versions of the servers either: nginx replaces their header Server by its own.
+fn response_headers(http: &Scope<'_>, servers: &[Scope<'_>], cx: &mut Context) -> Option<Node> {
+    let all = std::iter::once(http).chain(servers).flat_map(|scope| scope.own("server_tokens"));
+    let off: Vec<_> = all.filter(|found| found.arg(0) == "off").collect();
+    for found in &off {
+        cx.converted(found, "response_headers.remove: Server of the servers is not forwarded; the gateway has none of its own");
+    }
+    let first = off.first()?;
+    Some(map().with("remove", list([text("Server")])).source(&first.source))
 }
 
 /// The timeouts for clients.

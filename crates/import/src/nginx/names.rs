@@ -1,6 +1,5 @@
 //! The names of servers, and the order in which the gateway has to try them.
 
-use super::checks::is_protected;
 use super::context::{Context, Scope};
 use super::listen::Listener;
 use crate::accepted;
@@ -111,7 +110,7 @@ pub(super) fn server_names(scope: &Scope<'_>, cx: &mut Context) -> Names {
                     }
                     names.hosts.extend(found);
                 }
-                Err(why) if is_protected(scope) => {
+                Err(why) if scope.is_protected() => {
                     let pattern = match written.strip_prefix('~') {
                         Some(pattern) => wider(pattern, true),
                         None => ".*".to_owned(),

@@ -9,11 +9,12 @@ pub(super) struct Variables {
 }
 
 impl Variables {
-    pub(super) fn of(scope: &Scope<'_>, server_name: &str, is_tls: Option<bool>) -> Self {
-        let mut constants = vec![("server_name".to_owned(), server_name.to_owned())];
-        if let Some(is_tls) = is_tls {
-            constants.push(("scheme".to_owned(), if is_tls { "https" } else { "http" }.to_owned()));
-        }
+    pub(super) fn of(scope: &Scope<'_>, server_name: &str, is_tls: bool) -> Self {
+        let scheme = if is_tls { "https" } else { "http" };
+        let mut constants = vec![
+            ("server_name".to_owned(), server_name.to_owned()),
+            ("scheme".to_owned(), scheme.to_owned()),
+        ];
         for set in scope.every("set") {
             constants.push((set.arg(0).trim_start_matches('$').to_owned(), set.arg(1).to_owned()));
         }
@@ -63,6 +64,8 @@ fn variable(name: &str) -> Option<&'static str> {
         "scheme" => "{scheme}",
         "request_id" => "{request_id}",
         "request_method" => "{method}",
+        // Of the importer: what the path has after the prefix of its location.
+        "*rest" => "{rest}",
         "uri" | "document_uri" | "request_uri" => "{path}",
         "args" | "query_string" => "{query}",
         "ssl_client_s_dn" => "{tls:subject}",

@@ -7,8 +7,8 @@ use crate::accepted;
 use crate::report::Source;
 use crate::yaml::{Node, boolean, list, map, text};
 
-/// nginx waits this long for an answer unless `proxy_read_timeout` says otherwise.
-const READ_TIMEOUT: u64 = 60_000;
+/// nginx waits this long for a connection and for an answer unless `proxy_connect_timeout` and `proxy_read_timeout` say otherwise.
+const TIMEOUT: u64 = 60_000;
 
 /// All upstreams that routes use.
 #[derive(Default)]
@@ -32,7 +32,7 @@ struct Used {
     source: Source,
     retries: Option<Node>,
     tls: Option<Node>,
-    connect: Option<u64>,
+    connect: u64,
     read: u64,
 }
 
@@ -57,9 +57,10 @@ impl<'a> Upstreams<'a> {
         }
         let prefix = if target.grpc { "grpc" } else { "proxy" };
         let connect = timeout(scope, &format!("{prefix}_connect_timeout"), "timeouts.connect", cx);
+        let connect = connect.unwrap_or(TIMEOUT);
         let read =
             timeout(scope, &format!("{prefix}_read_timeout"), "timeouts.response and timeouts.idle", cx);
-        let read = read.unwrap_or(READ_TIMEOUT);
+        let read = read.unwrap_or(TIMEOUT);
         let (retries, tls) = (retries(scope, cx), tls(&target, scope, cx));
         let known = self
             .used
@@ -114,11 +115,8 @@ impl<'a> Upstreams<'a> {
                     (map().with("servers", list([text(&url)])), url.starts_with("https://"))
                 }
             };
-            let mut timeouts = map();
-            if let Some(connect) = used.connect {
-                timeouts.insert("connect", duration(connect));
-            }
-            timeouts = timeouts.with("response", duration(used.read)).with("idle", duration(used.read));
+            let timeouts = map().with("connect", duration(used.connect));
+            let timeouts = timeouts.with("response", duration(used.read)).with("idle", duration(used.read));
             node = node.with("timeouts", timeouts);
             if used.target.grpc {
                 node = node.with("protocol", text("http2"));

@@ -1,6 +1,7 @@
 //! The routes that the paths and hosts of descriptors need, each with its limits.
 
-use super::entry::matches;
+use sluicegate_rls::descriptors::matches;
+
 use super::rules::Rule;
 use crate::marks::Marks;
 use crate::names::escaped;

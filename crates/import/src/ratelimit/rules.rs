@@ -1,5 +1,7 @@
 //! Descriptors as limits.
 
+use sluicegate_rls::wire::ratelimit::Unit;
+
 use super::entry::{Meaning, Meanings};
 use crate::fields::Field;
 use crate::marks::Marks;
@@ -258,16 +260,7 @@ impl Rules<'_> {
     }
 
     fn quota(&self, limit: &Field) -> Option<String> {
-        let seconds: u64 = match limit.text_of("unit")?.to_ascii_uppercase().as_str() {
-            "SECOND" => 1,
-            "MINUTE" => 60,
-            "HOUR" => 3_600,
-            "DAY" => 86_400,
-            "WEEK" => 604_800,
-            "MONTH" => 2_592_000,
-            "YEAR" => 31_536_000,
-            _ => return None,
-        };
+        let seconds = Unit::named(limit.text_of("unit")?)?.seconds()?;
         let count = limit.text_of("requests_per_unit")?.parse().ok()?;
         Some(rate(count, seconds * 1000))
     }

@@ -10,12 +10,21 @@ use sluicegate_rls::wire::frame;
 use sluicegate_rls::wire::status::{Code, Status};
 use sluicegate_wire::RequestHead;
 
+use crate::request::RequestContext;
 use crate::request::message::read_body;
-use crate::respond;
+use crate::respond::{self, LocalError};
 
 /// Whether a request is a call.
 pub(super) fn is_call(head: &RequestHead) -> bool {
     head.version == Version::HTTP_2 && head.method == Method::POST && respond::is_grpc(head)
+}
+
+/// The response to a call of a peer that may not ask.
+pub(super) fn denied(context: &RequestContext) -> LocalResponse {
+    let error = LocalError::NoCaller;
+    context.refused(error.reason(), Some(error.detail()));
+    let status = Status::new(Code::PermissionDenied, error.detail());
+    respond::call(Err((status.code.number(), status.encoded_message())))
 }
 
 /// The message of a call.

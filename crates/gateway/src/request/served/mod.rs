@@ -32,6 +32,12 @@ pub(super) async fn answer(
 ) -> Response {
     let snapshot = &view.snapshot;
     let described = match config.protocol {
+        _ if !is_caller(connection, config) && grpc::is_call(head) => {
+            let now = connection.worker.clock().now();
+            let context = RequestContext::new(connection, deadline, view, now, Some(head));
+            let response = grpc::denied(&context);
+            return context.finish(snapshot, response.with_body());
+        }
         _ if !is_caller(connection, config) => Err(LocalError::NoCaller),
         ServedProtocol::Check => Described::by_headers(view, head),
         ServedProtocol::ExtAuthz if grpc::is_call(head) => {

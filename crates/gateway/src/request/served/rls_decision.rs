@@ -47,7 +47,7 @@ pub(super) async fn decide(
             let all = join_all(each.map(|(decider, ask)| alone(view, now, decider, ask))).await;
             all.into_iter().collect::<Result<Vec<_>, _>>()?
         }
-        OverLimit::Keep => together(view, now, each.collect()).await?,
+        OverLimit::Keep => together(view, now, limits, each.collect()).await?,
     };
     let response = plan.answer(&outcomes)?;
     Ok(match response.is_over_limit() {
@@ -95,6 +95,7 @@ fn of_request(limit: &Arc<Limit>, hits: u32, unit: Unit) -> Option<&Arc<Limit>> 
 async fn alone(view: &View, now: Time, decider: Decider<'_>, asked: &Asked) -> Result<Outcome, Status> {
     let selected = match decider {
         Decider::Nothing(unit) => return Ok(nothing(now, unit, asked)),
+        Decider::Limit(selected) if selected.ask.cost == 0 => return Ok(look(view, selected, asked).await),
         Decider::Limit(selected) => selected,
     };
     let mut selection = LimitSelection::default();
@@ -108,17 +109,7 @@ async fn alone(view: &View, now: Time, decider: Decider<'_>, asked: &Asked) -> R
         return Err(away());
     }
     let (ask, verdict) = (&selection.selected[0].ask, decision.verdicts[0]);
-    let count = asked.hits.count;
-    if asked.hits.negative {
-        match &store {
-            Some(store) => store.refund_earlier(ask, count),
-            None => ask.limit.counters.refund(ask.key, ask.at, count),
-        }
-        let Usage { remaining, capacity, .. } = verdict.usage;
-        let usage = Usage { remaining: remaining.saturating_add(count).min(capacity), ..verdict.usage };
-        return Ok(outcome(true, usage));
-    }
-    if verdict.answer.is_err() && count > 0 && !is_above(ask) {
+    if verdict.answer.is_err() && !is_above(ask) {
         match &store {
             Some(store) => store.charge(ask, ask.cost),
             None => ask.limit.counters.settle(ask.key, ask.at, ask.cost),
@@ -134,10 +125,37 @@ fn is_above(ask: &Ask<'_>) -> bool {
     matches!(ask.limit.quota, Quota::FixedWindow(..)) && ask.limit.refusal(ask.key, ask.at, 0).is_some()
 }
 
+/// Looks at a limit without a charge, and gives hits back if the descriptor says so. It refuses only if more is used than the limit
+/// has.
+async fn look(view: &View, selected: SelectedLimit<'_>, asked: &Asked) -> Outcome {
+    let (limit, mut selection) = (selected.limit, LimitSelection::default());
+    selection.selected.push(selected);
+    let store = view.store_of(&selection).cloned();
+    let ask = &selection.selected[0].ask;
+    let peeked = match &store {
+        Some(store) => store.peek(ask.limit, ask.key, &ask.text, store.timeout()).await,
+        None => None,
+    };
+    let at = peeked.as_ref().map_or(ask.at, |peeked| peeked.at);
+    let usage = peeked.map(|peeked| peeked.usage).or_else(|| ask.limit.usage(ask.key, at));
+    let usage = usage.unwrap_or_else(|| limit.counted.fresh(at));
+    if !asked.hits.negative {
+        return outcome(ask.limit.refusal(ask.key, at, 0).is_none(), usage);
+    }
+    let count = asked.hits.count;
+    match &store {
+        Some(store) => store.refund_earlier(ask, count),
+        None => ask.limit.counters.refund(ask.key, at, count),
+    }
+    let remaining = usage.remaining.saturating_add(count).min(usage.capacity);
+    outcome(true, Usage { remaining, ..usage })
+}
+
 /// Decides about all descriptors at once: if a limit refuses, nothing is counted.
 async fn together(
     view: &View,
     now: Time,
+    limits: &RlsLimits,
     deciders: Vec<(Decider<'_>, &Asked)>,
 ) -> Result<Vec<Outcome>, Status> {
     let mut selection = LimitSelection::default();
@@ -146,12 +164,18 @@ async fn together(
     for (decider, asked) in deciders {
         places.push(match decider {
             Decider::Nothing(unit) => {
-                refused |= asked.hits.count > 0;
-                Err(nothing(now, unit, asked))
+                let outcome = nothing(now, unit, asked);
+                refused |= !outcome.admitted && !is_never_enforced(limits, asked);
+                Err(outcome)
+            }
+            Decider::Limit(selected) if selected.ask.cost == 0 => {
+                let outcome = look(view, selected, asked).await;
+                refused |= !outcome.admitted && !is_never_enforced(limits, asked);
+                Err(outcome)
             }
             Decider::Limit(selected) => {
                 selection.selected.push(selected);
-                Ok((selection.selected.len() - 1, asked))
+                Ok(selection.selected.len() - 1)
             }
         });
     }
@@ -167,18 +191,17 @@ async fn together(
     }
     let outcomes = places.into_iter().map(|place| match place {
         Err(outcome) => outcome,
-        Ok((at, asked)) => {
-            let (ask, verdict) = (&selection.selected[at].ask, decision.verdicts[at]);
-            if asked.hits.negative && decision.admitted {
-                match &store {
-                    Some(store) if ask.limit.shared.is_some() => store.refund_earlier(ask, asked.hits.count),
-                    _ => ask.limit.counters.refund(ask.key, ask.at, asked.hits.count),
-                }
-            }
-            outcome(verdict.answer.is_ok(), verdict.usage)
-        }
+        Ok(at) => outcome(decision.verdicts[at].answer.is_ok(), decision.verdicts[at].usage),
     });
     Ok(outcomes.collect())
+}
+
+/// Whether a refusal of this limit refuses no request by itself.
+fn is_never_enforced(limits: &RlsLimits, asked: &Asked) -> bool {
+    asked
+        .rule()
+        .map(|rule| &limits.domains.rules()[rule])
+        .is_some_and(|rule| rule.shadow_mode || rule.quota_mode)
 }
 
 fn away() -> Status {
