@@ -46,6 +46,20 @@ pub(crate) fn matches(matches: &Node) -> Result<(), String> {
     field(None, "match", matches)
 }
 
+/// The parts of a `match` that the gateway accepts together, each in turn: all requests of the whole are among theirs. If it does not
+/// accept the whole, also why.
+pub(crate) fn widest(whole: Node) -> (Node, Option<String>) {
+    let Err(why) = matches(&whole) else { return (whole, None) };
+    let mut kept = map();
+    for (field, value) in whole.into_entries() {
+        let more = kept.clone().with(field, value);
+        if matches(&more).is_ok() {
+            kept = more;
+        }
+    }
+    (kept, Some(why))
+}
+
 /// Whether the gateway accepts a field of a route for this path.
 ///
 /// # Errors
@@ -94,27 +108,29 @@ pub(crate) fn limit(limit: &Node) -> Result<(), String> {
 /// # Errors
 /// The first message of `sluicegate check`.
 pub(crate) fn top_field(name: &str, node: &Node) -> Result<(), String> {
-    let route = map().with("respond", map().with("status", text(200)));
-    let listen = if name == "listen" { node.clone() } else { list([text("127.0.0.1:80")]) };
-    let top = map().with("listen", listen);
-    let top = if name == "listen" { top } else { top.with(name, node.clone()) };
-    file(&top.with("routes", list([route])))
+    route(map().with(name, node.clone()), map().with("respond", map().with("status", text(200))))
 }
 
 fn upstream_of(server: &str) -> Node {
     map().with("servers", list([text(server)]))
 }
 
-fn with_sections(upstreams: Node, limits: Node, route: Node) -> Result<(), String> {
+fn with_sections(upstreams: Node, limits: Node, with: Node) -> Result<(), String> {
     let tls = map()
         .with("certificates", map().with("cert", text("c")).with("key", text("k")))
         .with("client_ca", text("a"));
     let listener = map().with("address", text("127.0.0.1:443")).with("tls", tls);
-    file(
-        &map()
-            .with("listen", list([listener]))
-            .with("limits", limits)
-            .with("upstreams", upstreams)
-            .with("routes", list([route])),
-    )
+    route(map().with("listen", list([listener])).with("limits", limits).with("upstreams", upstreams), with)
+}
+
+/// Whether the gateway accepts a route together with sections that it needs.
+///
+/// # Errors
+/// The first message of `sluicegate check`.
+pub(crate) fn route(sections: Node, route: Node) -> Result<(), String> {
+    let mut whole = map().with("listen", list([text("127.0.0.1:80")]));
+    for (key, value) in sections.into_entries() {
+        whole.insert(key, value);
+    }
+    file(&whole.with("routes", list([route])))
 }

@@ -1,5 +1,6 @@
 //! The sections of a gateway.yaml while an importer collects them. What `sluicegate check` would refuse is not added.
 
+use crate::accepted;
 use crate::names::{name, unused};
 use crate::report::Source;
 use crate::yaml::{Node, list, map, text};
@@ -83,7 +84,7 @@ impl Sections {
     /// The message of `sluicegate check`.
     pub(crate) fn limit(&mut self, wanted: &str, node: Node) -> Result<String, String> {
         let top = map().with("limits", map().with("l", node.clone())).with("lists", section(&self.lists));
-        accepted(top, map().with("respond", map()).with("limits", list([text("l")])))?;
+        accepted::route(top, map().with("respond", map()).with("limits", list([text("l")])))?;
         Ok(add(&mut self.limits, wanted, node))
     }
 
@@ -92,7 +93,10 @@ impl Sections {
     /// # Errors
     /// The message of `sluicegate check`.
     pub(crate) fn upstream(&mut self, wanted: &str, node: Node) -> Result<String, String> {
-        accepted(map().with("upstreams", map().with("u", node.clone())), map().with("upstream", text("u")))?;
+        accepted::route(
+            map().with("upstreams", map().with("u", node.clone())),
+            map().with("upstream", text("u")),
+        )?;
         Ok(add(&mut self.upstreams, wanted, node))
     }
 
@@ -103,7 +107,7 @@ impl Sections {
     pub(crate) fn list(&mut self, wanted: &str, networks: &[String]) -> Result<String, String> {
         let node = list(networks.iter().map(text));
         let route = map().with("respond", map()).with("allow", list([text("l")]));
-        accepted(map().with("lists", map().with("l", node.clone())), route)?;
+        accepted::route(map().with("lists", map().with("l", node.clone())), route)?;
         Ok(add(&mut self.lists, wanted, node))
     }
 
@@ -112,7 +116,7 @@ impl Sections {
     /// # Errors
     /// The message of `sluicegate check`.
     pub(crate) fn top(&mut self, field: &str, node: Node) -> Result<(), String> {
-        accepted(map().with(field, node.clone()), map().with("respond", map()))?;
+        accepted::top_field(field, &node)?;
         self.top.push((field.to_owned(), node));
         Ok(())
     }
@@ -140,7 +144,7 @@ impl Sections {
                 .fold(map().with("match", matches).with(&action, action_node), |node, (key, value)| {
                     node.with(key, value)
                 });
-            accepted(top, route)
+            accepted::route(top, route)
         };
         only(map())?;
         let mut node = map().with("name", text(""));
@@ -217,28 +221,4 @@ fn add(entries: &mut Named, wanted: &str, node: Node) -> String {
     let name = unused(&wanted, &|name| entries.iter().any(|(known, _)| known == name));
     entries.push((name.clone(), node));
     name
-}
-
-/// Whether the gateway accepts listeners.
-///
-/// # Errors
-/// The message of `sluicegate check`.
-pub(crate) fn accepts_listeners(listeners: &[Node]) -> Result<(), String> {
-    accepted(map().with("listen", list(listeners.iter().cloned())), map().with("respond", map()))
-}
-
-/// Whether the gateway accepts a file with these sections and this route.
-fn accepted(sections: Node, route: Node) -> Result<(), String> {
-    let mut file = map().with("listen", list([text("127.0.0.1:80")]));
-    for (key, value) in sections.into_entries() {
-        file.insert(key, value);
-    }
-    let text = file.with("routes", list([route])).file(&[]);
-    match sluicegate_config::parse_without_files(&text) {
-        Ok(_) => Ok(()),
-        Err(report) => {
-            let first = report.lines().next().unwrap_or_default();
-            Err(first.split_once("error: ").map_or(first, |(_, message)| message).to_owned())
-        }
-    }
 }

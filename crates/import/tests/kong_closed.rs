@@ -100,9 +100,98 @@ fn routes_that_cannot_be_converted_do_not_open_others() {
     let routes = "{name: h, paths: [/h], headers: {x-v: [\"~*v1\"]}}, {name: s, paths: [/s], snis: [a.example]}, {name: all, paths: [/]}, \
                   {name: t, protocols: [tcp], destinations: [{port: 1}]}";
     let found = yaml(&service(routes));
-    for path in ["/h/*", "/s/*"] {
+    for path in ["/h.*", "/s.*"] {
         let route = found.split(path).nth(1).unwrap_or_else(|| panic!("{path}: {found}"));
         assert!(route.trim_start_matches(['}', '\n', ' ']).starts_with("respond: {status: 503}"), "{found}");
     }
     assert!(!found.contains("name: t"), "{found}");
+}
+
+#[test]
+fn a_plugin_that_is_not_known_to_be_harmless_closes() {
+    for plugin in
+        ["my-auth", "bot-detection", "pre-function", "rate-limiting-advanced", "request-validator", "x"]
+    {
+        let found = yaml(&service(&format!("{{name: r, paths: [/r], plugins: [{{name: {plugin}}}]}}")));
+        assert!(found.contains("deny: [everybody]"), "{plugin}: {found}");
+    }
+    for plugin in ["prometheus", "proxy-cache", "cors"] {
+        let found = yaml(&service(&format!("{{name: r, paths: [/r], plugins: [{{name: {plugin}}}]}}")));
+        assert!(!found.contains("deny:"), "{plugin}: {found}");
+    }
+}
+
+#[test]
+fn a_limit_without_a_number_limits() {
+    let consumer = |config: &str| {
+        format!(
+            "plugins: [{{name: key-auth}}, {{name: rate-limiting, config: {{minute: 7}}}}, {{name: rate-limiting, consumer: c, config: {config}}}]\n\
+             consumers: [{{username: c, keyauth_credentials: [{{key: k}}]}}]\n"
+        )
+    };
+    for config in ["{}", "{minute: many}", "{second: null}"] {
+        let found = yaml(&(service("{name: r, paths: [/r]}") + &consumer(config)));
+        assert!(found.contains("rate: 7/min") && !found.contains("consumer:c"), "{config}: {found}");
+    }
+    let found = yaml(&(service("{name: r, paths: [/r]}") + &consumer("{minute: 9, second: null}")));
+    assert!(found.contains("rate: 9/min") && found.contains("consumer:c"), "{found}");
+    for plugin in ["{name: rate-limiting}", "{name: rate-limiting, config: {minute: 0}}"] {
+        let found = yaml(&service(&format!("{{name: r, paths: [/r], plugins: [{plugin}]}}")));
+        assert!(found.contains("deny: [everybody]"), "{plugin}: {found}");
+    }
+}
+
+#[test]
+fn a_group_that_is_refused_has_no_keys() {
+    let consumers = "plugins: [{name: key-auth}, {name: request-termination, consumer_group: bad}]\nconsumers:\n\
+                     - {username: a, groups: [{name: bad}], keyauth_credentials: [{key: k1}]}\n\
+                     - {username: b, keyauth_credentials: [{key: k2}]}\n";
+    let found = imported(&(service("{name: r, paths: [/r]}") + consumers));
+    let names: Vec<_> = found.consumers.iter().map(|consumer| consumer.name.as_str()).collect();
+    assert_eq!(names, ["b"]);
+    let consumers = "plugins: [{name: key-auth}]\nconsumer_groups:\n- {id: 1, name: bad, consumers: [{username: b}], plugins: [{name: acl}]}\n\
+                     consumers:\n- {username: a, groups: [{id: 1}], keyauth_credentials: [{key: k1}]}\n\
+                     - {username: b, keyauth_credentials: [{key: k2}]}\n- {username: c, keyauth_credentials: [{key: k3}]}\n";
+    let found = imported(&(service("{name: r, paths: [/r]}") + consumers));
+    let names: Vec<_> = found.consumers.iter().map(|consumer| consumer.name.as_str()).collect();
+    assert_eq!(names, ["c"]);
+}
+
+#[test]
+fn longer_names_than_a_guarded_prefix_do_not_reach_an_open_route() {
+    let found =
+        yaml(&service("{name: adm, paths: [/admin], plugins: [{name: key-auth}]}, {name: all, paths: [/]}"));
+    let longer = found.split(r#"regex: "/admin[^/].*""#).nth(1).unwrap_or_else(|| panic!("{found}"));
+    assert!(longer.starts_with("}}\n    respond: {status: 503}"), "{found}");
+    assert!(found.find("[^/]") < found.find("name: all"), "{found}");
+    let found = yaml(&service(
+        "{name: adm, paths: [/adm], methods: [GET], plugins: [{name: key-auth}]}, {name: open, paths: [/admin]}",
+    ));
+    assert!(found.contains(r#"match: {path: {regex: "/adm[^/].*"}, methods: [GET]}"#), "{found}");
+    // Nothing is less restricted behind it.
+    let routes = service("{name: adm, paths: [/admin]}, {name: all, paths: [/]}");
+    assert!(!yaml(&(routes + "plugins: [{name: key-auth}]\n")).contains("[^/]"));
+}
+
+#[test]
+fn routes_by_expressions_and_names_of_tls_are_closed() {
+    let all = "{name: all, paths: [/]}";
+    let found =
+        yaml(&service(&format!("{{name: e, expression: 'http.path ^= \"/e\" && net.port == 1'}}, {all}")));
+    assert!(found.contains("match: {path: {regex: /e.*}}\n    respond: {status: 503}"), "{found}");
+    assert!(found.find("name: e\n") < found.find("name: all"), "{found}");
+    let found = yaml(&service("{name: s, snis: [a.example]}, {name: get, methods: [GET]}"));
+    assert!(found.contains("- name: s  # kong.yaml:2\n    respond: {status: 503}"), "{found}");
+    let found =
+        yaml(&service(&format!("{{name: e, expression: 'http.path == \"/e\" || net.port == 1'}}, {all}")));
+    assert!(found.contains("- name: e  # kong.yaml:2\n    respond: {status: 503}"), "{found}");
+}
+
+#[test]
+fn combinations_of_headers_are_not_cut_off() {
+    let values = |letter: char| (0..9).map(|n| format!("{letter}{n}")).collect::<Vec<_>>().join(", ");
+    let route =
+        format!("{{name: h, paths: [/h], headers: {{x-a: [{}], x-b: [{}]}}}}", values('a'), values('b'));
+    let found = yaml(&service(&format!("{route}, {{name: all, paths: [/]}}")));
+    assert!(found.contains("match: {path: {regex: /h.*}}\n    respond: {status: 503}"), "{found}");
 }

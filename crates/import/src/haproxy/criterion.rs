@@ -12,6 +12,8 @@ use crate::yaml::{map, text};
 pub(super) enum Kind {
     /// A route can make it.
     Route(Test),
+    /// A route can make a similar test.
+    Near(Near),
     /// The address of the client.
     Source(Vec<String>),
     /// The address of the client is in a file of networks.
@@ -23,8 +25,21 @@ pub(super) enum Kind {
     /// The port of the listener.
     Port(Vec<String>),
     Constant(bool),
+    /// It is about whether servers are healthy, for which there is no test: whether it holds while all are.
+    Health(bool),
     /// It has no equivalent, for this reason.
     Unsupported(String),
+}
+
+/// A test of a route in place of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Near {
+    pub(super) test: Test,
+    /// Whether all that pass it pass the other one.
+    pub(super) narrower: bool,
+    /// A test that all pass that pass the other one.
+    pub(super) wider: Option<Test>,
+    pub(super) why: String,
 }
 
 /// A counter of a stick table, and the number that it has to exceed.
@@ -58,7 +73,8 @@ pub(super) fn predefined(name: &str) -> Option<Kind> {
     let methods =
         |names: &[&str]| Kind::Route(Test::Method(names.iter().map(|name| (*name).to_owned()).collect()));
     Some(match name {
-        "TRUE" | "HTTP" | "HTTP_URL_SLASH" => Kind::Constant(true),
+        // The gateway always waits for the head of a request.
+        "TRUE" | "HTTP" | "HTTP_URL_SLASH" | "WAIT_END" => Kind::Constant(true),
         "FALSE" => Kind::Constant(false),
         "LOCALHOST" => Kind::Source(vec!["127.0.0.0/8".to_owned(), "::1".to_owned()]),
         "METH_GET" => methods(&["GET", "HEAD"]),
@@ -110,7 +126,14 @@ fn sampled(name: &str, argument: &str, method: &str, values: &Values) -> Criteri
             let differs = (name == "url" && method != "beg").then(|| {
                 "it is compared with the path only, not with the query: write `match: {query: …}`".to_owned()
             });
-            Criterion { differs, ..one(path(method, values)) }
+            let kind = match (path(method, values), &differs) {
+                (Ok(Kind::Route(test)), Some(why)) => {
+                    let wider = (method == "str").then(|| test.clone());
+                    Ok(Kind::Near(Near { test, narrower: false, wider, why: why.clone() }))
+                }
+                (found, _) => found,
+            };
+            Criterion { differs, ..one(kind) }
         }
         "pathq" => unsupported("a path with its query: write `match: {path: …, query: …}`"),
         "hdr" | "req.hdr" | "req.fhdr" | "fhdr" if header == "host" => one(host(method, values)),
@@ -148,10 +171,12 @@ fn sampled(name: &str, argument: &str, method: &str, values: &Values) -> Criteri
         },
         "always_true" => one(Ok(Kind::Constant(true))),
         "always_false" => one(Ok(Kind::Constant(false))),
-        "nbsrv" | "connslots" | "srv_is_up" | "be_conn" | "fe_conn" | "be_sess_rate" | "fe_sess_rate"
-        | "avg_queue" | "queue" => unsupported(&format!(
-            "`{name}` is the state of servers or of HAProxy: the gateway has `health`, `overload` and limits by `global`"
-        )),
+        "nbsrv" | "srv_is_up" => health(name, &values.values),
+        "connslots" | "be_conn" | "fe_conn" | "be_sess_rate" | "fe_sess_rate" | "avg_queue" | "queue" => {
+            unsupported(&format!(
+                "`{name}` is the state of servers or of HAProxy: the gateway has `health`, `overload` and limits by `global`"
+            ))
+        }
         "http_auth" | "http_auth_group" => {
             unsupported("passwords of a userlist: use auth.api_key with consumers, or auth.check")
         }
@@ -167,6 +192,20 @@ fn sampled(name: &str, argument: &str, method: &str, values: &Values) -> Criteri
         }
         _ => unsupported(&format!("routes are not chosen by `{name}`")),
     }
+}
+
+fn health(name: &str, values: &[String]) -> Criterion {
+    let words: Vec<&str> = values.iter().map(String::as_str).collect();
+    let holds = match words.as_slice() {
+        [] => true,
+        ["gt" | "ge", _] => true,
+        ["lt" | "le", _] | ["eq", "0"] | ["0"] => false,
+        _ => return unsupported(&format!("routes are not chosen by `{name}`")),
+    };
+    let differs = format!(
+        "`{name}` is converted as if all servers were healthy: the gateway has `health`, and answers 503 where none is"
+    );
+    Criterion { alternatives: vec![Kind::Health(holds)], differs: Some(differs) }
 }
 
 fn one(found: Result<Kind, String>) -> Criterion {
@@ -244,7 +283,9 @@ fn path(method: &str, values: &Values) -> Result<Kind, String> {
         if values.ignore_case { Pattern::Regex(format!("(?i){pattern}")) } else { Pattern::Regex(pattern) }
     };
     let mut patterns = Vec::new();
-    for value in &values.values {
+    // No path of a request has a space in it.
+    let written = values.values.iter().filter(|value| method == "reg" || !value.contains(' '));
+    for value in written {
         let pattern = match method {
             "str" if values.ignore_case => folded(escaped(value)),
             "str" => Pattern::Exact(value.clone()),
@@ -261,10 +302,10 @@ fn path(method: &str, values: &Values) -> Result<Kind, String> {
         accepted::matches(&map().with("path", path_node(&pattern)))?;
         patterns.push(pattern);
     }
-    if patterns.is_empty() {
-        Err("it has no values".to_owned())
-    } else {
-        Ok(Kind::Route(Test::Path(patterns)))
+    match patterns.is_empty() {
+        true if values.values.is_empty() => Err("it has no values".to_owned()),
+        true => Ok(Kind::Constant(false)),
+        false => Ok(Kind::Route(Test::Path(patterns))),
     }
 }
 
@@ -276,6 +317,11 @@ fn host(method: &str, values: &Values) -> Result<Kind, String> {
             .rsplit_once(':')
             .filter(|(_, port)| port.chars().all(|c| c.is_ascii_digit()))
             .map_or(lower.as_str(), |(host, _)| host);
+        if bare.is_empty() {
+            return Err(
+                "hosts are compared without their port: `dst_port` is that of the listener".to_owned()
+            );
+        }
         let pattern = match method {
             "str" => Pattern::Exact(bare.to_owned()),
             "beg" => Pattern::Prefix(lower.clone()),
@@ -318,8 +364,15 @@ fn headers(name: &str, method: &str, values: &Values, parts: bool) -> Criterion 
         (false, false) => None,
     };
     let differs = how.map(|how| format!("the value of {name} is compared {how}"));
-    let kinds = texts.iter().map(|value| Kind::Route(Test::Header(name.to_owned(), (*value).to_owned())));
-    Criterion { alternatives: kinds.collect(), differs }
+    let test = |value: &str| Test::Header(name.to_owned(), value.to_owned());
+    let kind = |value: &&str| match &differs {
+        None => Kind::Route(test(value)),
+        Some(why) => {
+            let why = why.clone();
+            Kind::Near(Near { test: test(value), narrower: true, wider: Some(test("*")), why })
+        }
+    };
+    Criterion { alternatives: texts.iter().map(kind).collect(), differs }
 }
 
 fn query(method: &str, values: &Values) -> Result<Vec<Pattern>, String> {

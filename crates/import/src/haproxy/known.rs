@@ -84,7 +84,7 @@ const UNSUPPORTED: [(&str, &str); 11] = [
     ("email-alert", "alerts come from /metrics: deploy/ has rules for Prometheus"),
     ("use-server", "requests are spread over the servers of an upstream: write an upstream for this server"),
     (
-        "reqrep reqirep reqadd reqdel reqidel reqdeny reqideny reqallow reqpass rspadd rspdel rspidel rsprep rspirep block appsession",
+        "reqrep reqirep reqadd reqdel reqidel reqallow reqiallow reqpass rspadd rspdel rspidel rsprep rspirep rspdeny rspideny appsession",
         "HAProxy itself has removed it: write the `http-request` or `http-response` rule for it, and import again",
     ),
     ("tcp-response tcp-check dispatch", "it is about TCP: the gateway forwards HTTP"),
@@ -144,7 +144,14 @@ pub(super) fn rest(line: &Line) -> (Outcome, String) {
     }
     if matches!(
         bare,
-        "bind" | "server" | "acl" | "http-request" | "use_backend" | "default_backend" | "stick-table"
+        "bind"
+            | "server"
+            | "acl"
+            | "http-request"
+            | "tcp-request"
+            | "use_backend"
+            | "default_backend"
+            | "stick-table"
     ) {
         return (Outcome::Ignored, "no request reaches it".to_owned());
     }

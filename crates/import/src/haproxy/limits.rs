@@ -78,7 +78,7 @@ impl Limits {
         self.tables.iter().any(|table| table.name == name)
     }
 
-    /// The name of the limit that a rule has become.
+    /// The name of the limit that a rule has become, and how it differs.
     ///
     /// # Errors
     /// Why there is none.
@@ -89,7 +89,7 @@ impl Limits {
         exempt: &[String],
         rule: &Source,
         marks: &mut Marks,
-    ) -> Result<String, String> {
+    ) -> Result<(String, Option<String>), String> {
         let tracked = match &counter.slot {
             Some(slot) => tracked
                 .iter()
@@ -132,13 +132,17 @@ impl Limits {
                 .collect(),
         };
         table.used = true;
+        let by_connection = counter.data.starts_with("conn_") || counter.data == "sess_rate";
+        let differs = (by_connection && !tracked.by_request).then(|| {
+            "it counts requests, where HAProxy counts connections; see max_connections_per_ip of the listener".to_owned()
+        });
         if let Some((_, name, _)) = self.found.iter().find(|(known, ..)| *known == used) {
-            return Ok(name.clone());
+            return Ok((name.clone(), differs));
         }
         let line = table.line;
-        let node = limit(&used, period, tracked.by_request, &|_| true)?;
+        let node = limit(&used, period, &|_| true)?;
         // The lists are in another section.
-        accepted::limit(&limit(&used, period, tracked.by_request, &|entry| !entry.starts_with("list:"))?)?;
+        accepted::limit(&limit(&used, period, &|entry| !entry.starts_with("list:"))?)?;
         marks.converted(line, "limits that count in it; counters in use are never forgotten, so `size` and `expire` are not converted");
         if let Some(differs) = &used.key.differs {
             marks.approximated(line, differs.clone());
@@ -162,7 +166,7 @@ impl Limits {
             ));
         }
         self.found.push((used, name.clone(), node.comment(rule)));
-        Ok(name)
+        Ok((name, differs))
     }
 
     /// Whether any limit counts requests of a period.
@@ -204,7 +208,7 @@ fn stored(line: &Line) -> Vec<(String, u64)> {
 }
 
 /// The limit that refuses what the rule denies, with some of the entries of `exempt`.
-fn limit(used: &Use, period: u64, by_request: bool, exempted: &dyn Fn(&str) -> bool) -> Result<Node, String> {
+fn limit(used: &Use, period: u64, exempted: &dyn Fn(&str) -> bool) -> Result<Node, String> {
     let Use { data, above, .. } = used;
     let key = match used.key.parts.as_slice() {
         [part] => text(part),
@@ -213,7 +217,7 @@ fn limit(used: &Use, period: u64, by_request: bool, exempted: &dyn Fn(&str) -> b
     let node = map().with("key", key);
     let rates = ["http_req_rate", "conn_rate", "sess_rate"];
     let node = match data.as_str() {
-        data if rates.contains(&data) && (by_request || data == "http_req_rate") => {
+        data if rates.contains(&data) => {
             if *above == 0 {
                 return Err("it refuses every request: write `respond: {status: 429}`".to_owned());
             }
@@ -223,22 +227,12 @@ fn limit(used: &Use, period: u64, by_request: bool, exempted: &dyn Fn(&str) -> b
                 .with("rate", text(rate(*above, period)));
             if log { node.with("count_rejected", crate::yaml::boolean(true)) } else { node }
         }
-        "conn_cur" if by_request => {
-            node.with("algorithm", text("concurrency")).with("max", text((*above).max(1)))
-        }
+        "conn_cur" => node.with("algorithm", text("concurrency")).with("max", text((*above).max(1))),
         "http_err_rate" | "http_fail_rate" => {
             let status = if data == "http_err_rate" { "4xx" } else { "5xx" };
             node.with("algorithm", text("sliding_log"))
                 .with("rate", text(rate(above + 1, period)))
                 .with("cost", map().with("status", list([text(status)])))
-        }
-        "conn_rate" | "sess_rate" => {
-            return Err("the gateway has no limit on new connections: limit requests (`http_req_rate`), and see max_connections_per_ip of the listener".to_owned());
-        }
-        "conn_cur" => {
-            return Err(
-                "only as a `reject` of new connections, or tracked by an http-request rule".to_owned()
-            );
         }
         "bytes_out_rate" | "bytes_in_rate" => {
             return Err("bytes: a limit with `cost: {bytes: response}` or `{bytes: request}`".to_owned());

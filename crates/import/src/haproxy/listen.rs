@@ -1,9 +1,8 @@
 //! `bind`: the listeners.
 
 use super::acl::Acls;
-use super::criterion::Kind;
 use super::parse::{Line, Section};
-use super::rules::reads_connections;
+use super::rules::connections;
 use crate::accepted;
 use crate::files::Files;
 use crate::marks::Marks;
@@ -293,29 +292,15 @@ fn pairs(path: &str, files: &dyn Files) -> Result<Vec<(String, String)>, String>
 fn connections_per_ip(section: &Section, files: &dyn Files, marks: &mut Marks) -> Option<u64> {
     let acls = Acls::of(section, files, &mut Marks::default());
     let mut found = None;
-    let reject =
-        |line: &&Line| line.word(0) == "tcp-request" && line.word(2) == "reject" && reads_connections(line);
-    for line in section.lines.iter().filter(reject) {
+    for line in section.lines.iter().filter(|line| line.word(0) == "tcp-request") {
         let condition = acls.condition(line, 3, files, &mut Marks::default());
+        let Some(count) = connections(line, &condition) else { continue };
+        found = Some(found.map_or(count, |known: u64| known.min(count)));
         match condition.as_slice() {
-            [clause] => match clause.as_slice() {
-                [literal] if !literal.negated => {
-                    if let Kind::Counter(counter) = &literal.kind
-                        && counter.data == "conn_cur"
-                    {
-                        found = Some(found.map_or(counter.above, |known: u64| known.min(counter.above)));
-                        marks.converted(line.id, "max_connections_per_ip of its listeners");
-                        continue;
-                    }
-                    marks.unsupported(line.id, "it does not compare conn_cur with a number");
-                }
-                _ => marks.unsupported(
-                    line.id,
-                    "left out: max_connections_per_ip of a listener holds for all clients",
-                ),
-            },
-            _ => marks
-                .unsupported(line.id, "left out: max_connections_per_ip of a listener holds for all clients"),
+            [clause] if clause.len() == 1 => {
+                marks.converted(line.id, "max_connections_per_ip of its listeners");
+            }
+            _ => marks.approximated(line.id, "max_connections_per_ip of its listeners, for all clients"),
         }
     }
     for line in section.lines.iter().filter(|line| found.is_some() && line.word(0) == "stick-table") {

@@ -1,8 +1,8 @@
 //! haproxy.cfg.
 //!
 //! `lexer` and `parse` read the sections; `units`, `format`, `place`, `criterion` and `acl` convert values and conditions; `answer`,
-//! `rules`, `limits` and `lists` convert rules, `listen`, `server` and `backend` addresses; `walk` makes routes of rules, a `tree` first; `known`
-//! explains the rest.
+//! `rules`, `limits`, `refuse` and `lists` convert rules, `listen`, `server` and `backend` addresses; `walk` makes routes of rules, a
+//! `tree` first; `known` explains the rest.
 
 mod acl;
 mod answer;
@@ -16,6 +16,7 @@ mod listen;
 mod lists;
 mod parse;
 mod place;
+mod refuse;
 mod route;
 mod rules;
 mod server;

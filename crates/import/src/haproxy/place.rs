@@ -192,14 +192,19 @@ fn meet(one: &Pattern, other: &Pattern) -> Option<Option<Pattern>> {
             with_beginning(found, expression, begin)
         }
         (found @ Regex(expression), Suffix(end)) | (Suffix(end), found @ Regex(expression)) => {
+            let (folded, body) =
+                expression.strip_prefix("(?i)").map_or((false, expression.as_str()), |body| (true, body));
+            let literal = ending(body);
+            let common = literal.len().min(end.len());
+            let differ = match (literal.get(literal.len() - common..), end.get(end.len() - common..)) {
+                (Some(a), Some(b)) => !same(a, b, folded),
+                _ => false,
+            };
             let end = escaped(end);
-            let (flag, body) =
-                expression.strip_prefix("(?i)").map_or(("", expression.as_str()), |body| ("(?i)", body));
             match body.strip_suffix(".*") {
                 _ if expression.ends_with(&end) => Some(Some(found.clone())),
-                Some(front) if !body.contains('|') && flag.is_empty() => {
-                    Some(Some(Regex(format!("{front}.*{end}"))))
-                }
+                _ if differ => Some(None),
+                Some(front) if !body.contains('|') && !folded => Some(Some(Regex(format!("{front}.*{end}")))),
                 Some(front) if !body.contains('|') => Some(Some(Regex(format!("(?i:{front}).*{end}")))),
                 _ => None,
             }
@@ -210,14 +215,37 @@ fn meet(one: &Pattern, other: &Pattern) -> Option<Option<Pattern>> {
 
 /// An expression and a prefix: all texts of the expression have it, none has, or that cannot be said.
 fn with_beginning(found: &Pattern, expression: &str, begin: &str) -> Option<Option<Pattern>> {
-    let (folded, body) = expression.strip_prefix("(?i)").map_or((false, expression), |body| (true, body));
+    let flagged = expression.strip_prefix("(?i)").or_else(|| expression.strip_prefix("(?i:"));
+    let (folded, body) = flagged.map_or((false, expression), |body| (true, body));
     let literal = beginning(body);
-    let same = |a: &str, b: &str| if folded { a.eq_ignore_ascii_case(b) } else { a == b };
     let common = literal.len().min(begin.len());
     match (literal.get(..common), begin.get(..common)) {
-        (Some(a), Some(b)) if !same(a, b) => Some(None),
+        (Some(a), Some(b)) if !same(a, b, folded) => Some(None),
         _ if !folded && literal.starts_with(begin) => Some(Some(found.clone())),
         _ => None,
+    }
+}
+
+fn same(a: &str, b: &str, folded: bool) -> bool {
+    if folded { a.eq_ignore_ascii_case(b) } else { a == b }
+}
+
+/// The text that an expression ends with.
+fn ending(expression: &str) -> &str {
+    let mut end = expression;
+    while let Some(c) = end.chars().next_back() {
+        if ".[]()^$|*+?{}\\".contains(c) {
+            break;
+        }
+        end = &end[..end.len() - c.len_utf8()];
+    }
+    let text = &expression[end.len()..];
+    match end.strip_suffix("\\.") {
+        _ if expression.contains('|') => "",
+        // `\d` is not a letter.
+        _ if end.ends_with('\\') => text.get(1..).unwrap_or_default(),
+        Some(front) if !front.ends_with('\\') => &expression[front.len() + 1..],
+        _ => text,
     }
 }
 
@@ -308,6 +336,17 @@ mod tests {
         );
         let Narrowed::To(image) = api.and(&path(Pattern::Suffix(".png".into()))) else { panic!() };
         assert_eq!(image.node().file_value(), r"{path: {regex: '/api/.*\.png'}}");
+        let other_end = path(Pattern::Suffix(".css".into()));
+        assert_eq!(image.and(&other_end), Narrowed::Never);
+        let admin = path(Pattern::Regex("(?i)/admin.*".into()));
+        let Narrowed::To(admin) = Place::default().and(&admin) else { panic!() };
+        let Narrowed::To(styles) = admin.and(&other_end) else { panic!() };
+        assert_eq!(styles.node().file_value(), r"{path: {regex: '(?i:/admin).*\.css'}}");
+        assert_eq!(styles.and(&path(Pattern::Prefix("/static".into()))), Narrowed::Never);
+        assert_eq!(
+            (ending(r".*\.png"), ending(r"/a\d"), ending(r"\\.b"), ending("a|b")),
+            (".png", "", "b", "")
+        );
         let Narrowed::To(post) = api.and(&Test::Method(vec!["POST".into()])) else { panic!() };
         assert_eq!(post.and(&Test::Method(vec!["GET".into()])), Narrowed::Never);
         assert_eq!(post.word(), "/api/ POST");

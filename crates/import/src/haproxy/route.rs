@@ -21,10 +21,6 @@ pub(super) fn routes(
     let mut out = Vec::new();
     for (listener, leaves) in listening.iter().zip(found).take(if named { listening.len() } else { 1 }) {
         for leaf in leaves {
-            if let Err(why) = accepted::matches(&leaf.place.node()) {
-                marks.report.note(format!("the route of {} is left out: {why}", leaf.place.word()));
-                continue;
-            }
             let target = leaf.effect.backend.as_ref().map_or("", |(name, _)| name.as_str());
             let word = match leaf.effect.answer {
                 Some((field, ..)) => format!("{} {field}", leaf.place.word()),

@@ -33,7 +33,7 @@ pub(super) enum Action {
     },
     /// The answer of a refusal by a limit, and by the rule alone.
     Deny(Box<Denial>),
-    /// Ends the rules of its section.
+    /// Ends the rules of its phase.
     Allow,
     /// Answers: the field of a route and its value.
     Answer(&'static str, Node),
@@ -69,8 +69,8 @@ pub(super) struct Step {
     pub(super) source: Source,
     pub(super) action: Action,
     pub(super) condition: Condition,
-    /// Whether it is evaluated even if `http-request allow` has ended the rules: `redirect` and what chooses servers.
-    pub(super) after_allow: bool,
+    /// Rules are evaluated in the order of their phases. `accept` and `allow` end one phase.
+    pub(super) phase: usize,
 }
 
 /// The rules of a section.
@@ -82,26 +82,39 @@ pub(super) struct Rules {
 }
 
 /// The order in which the kinds of rules are evaluated.
-const ORDER: [&str; 7] = [
+const PHASES: [&str; 9] = [
     "monitor-uri",
     "http-response",
-    "tcp-request",
+    "tcp-request connection",
+    "tcp-request session",
+    "tcp-request content",
     "http-request",
     "redirect",
     "use_backend",
     "default_backend",
 ];
 
+/// Rules that refuse requests, of old versions.
+const REMOVED: [&str; 5] = ["block", "reqdeny", "reqideny", "reqtarpit", "reqitarpit"];
+
+/// The phase of a line; `None`: it is no rule.
+fn phase(line: &Line) -> Option<usize> {
+    let word = line.word(0).replace("http-after-response", "http-response");
+    let whole = match (word.as_str(), line.word(1)) {
+        ("tcp-request", "inspect-delay") => "tcp-request content".to_owned(),
+        ("tcp-request", kind) => format!("tcp-request {kind}"),
+        (word, _) if REMOVED.contains(&word) => "http-request".to_owned(),
+        _ => word,
+    };
+    PHASES.iter().position(|known| *known == whole)
+}
+
 /// Reads the rules of a section; its `defaults` have been added to it.
 pub(super) fn steps(section: &Section, files: &dyn Files, marks: &mut Marks) -> Vec<Step> {
     let acls = Acls::of(section, files, marks);
     let mut out = Vec::new();
-    for kind in ORDER {
-        for line in section
-            .lines
-            .iter()
-            .filter(|line| line.word(0).replace("http-after-response", "http-response") == kind)
-        {
+    for (number, kind) in PHASES.iter().enumerate() {
+        for line in section.lines.iter().filter(|line| phase(line) == Some(number)) {
             let Some(action) = action(line, files) else { continue };
             let from = line
                 .words
@@ -110,14 +123,16 @@ pub(super) fn steps(section: &Section, files: &dyn Files, marks: &mut Marks) -> 
                 .unwrap_or(line.words.len());
             let condition = match &action {
                 Action::Lost(_) | Action::Needless(_) => vec![Vec::new()],
-                _ if kind == "monitor-uri" => vec![vec![Literal {
+                _ if *kind == "monitor-uri" => vec![vec![Literal {
                     negated: false,
                     kind: Kind::Route(Test::Path(vec![Pattern::Exact(line.word(1).to_owned())])),
                 }]],
                 _ => acls.condition(line, from, files, marks),
             };
-            let after_allow = matches!(kind, "redirect" | "use_backend" | "default_backend");
-            out.push(Step { line: line.id, source: line.source.clone(), action, condition, after_allow });
+            if matches!(action, Action::Deny(_)) && connections(line, &condition).is_some() {
+                continue; // its listener does this
+            }
+            out.push(Step { line: line.id, source: line.source.clone(), action, condition, phase: number });
         }
     }
     if section.lines.iter().any(|line| line.word(0) == "server" || line.word(0) == "server-template")
@@ -129,7 +144,7 @@ pub(super) fn steps(section: &Section, files: &dyn Files, marks: &mut Marks) -> 
             source: line.source.clone(),
             action: Action::OwnServers,
             condition: vec![Vec::new()],
-            after_allow: true,
+            phase: PHASES.len(),
         });
     }
     out
@@ -138,13 +153,17 @@ pub(super) fn steps(section: &Section, files: &dyn Files, marks: &mut Marks) -> 
 fn action(line: &Line, files: &dyn Files) -> Option<Action> {
     let lost = |why: &str| Action::Lost(why.to_owned());
     Some(match line.word(0) {
+        word if REMOVED.contains(&word) => Action::Protect(
+            "HAProxy itself has removed it: write `http-request deny` for it, and import again",
+        ),
         "monitor-uri" => match accepted::matches(&map().with("path", text(line.word(1)))) {
             Ok(()) => Action::Answer("respond", map().with("status", text(200))),
             Err(why) => Action::Lost(why),
         },
-        "redirect" => redirect(line, 1).map_or_else(Action::Lost, |node| Action::Answer("redirect", node)),
-        "use_backend" if line.word(1).contains("%[") => {
-            lost("the name of the backend is computed: write a route for each")
+        "redirect" => redirect(line, 1)
+            .map_or_else(|why| instead("redirect", why), |node| Action::Answer("redirect", node)),
+        "use_backend" | "default_backend" if line.word(1).contains("%[") => {
+            Action::Protect("the name of the backend is computed: write a route for each")
         }
         "use_backend" | "default_backend" => Action::Backend(line.word(1).to_owned()),
         "tcp-request" => match (line.word(1), line.word(2)) {
@@ -153,10 +172,12 @@ fn action(line: &Line, files: &dyn Files) -> Option<Action> {
             }
             ("connection" | "session", word) if word.starts_with("track-sc") => track(line, 2, false),
             ("content", word) if word.starts_with("track-sc") => track(line, 2, true),
-            ("connection" | "session", "reject") if reads_connections(line) => return None,
-            (_, "reject") => denial(line, 2, files),
-            (_, "accept") => lost("the rules below it hold for these clients, too: use `exempt` of a limit"),
-            ("connection", "expect-proxy") => return None,
+            (_, "reject" | "silent-drop") => denial(line, 2, files),
+            (_, "accept") => Action::Allow,
+            ("connection", "expect-proxy") => {
+                lost("the PROXY protocol holds for all connections of a listener: `proxy_protocol: true`")
+            }
+            (_, word) if is_code(word) => Action::Protect(CODE),
             (_, other) => lost(&format!("`tcp-request … {other}` has no equivalent")),
         },
         "http-request" => request(line, files),
@@ -165,6 +186,10 @@ fn action(line: &Line, files: &dyn Files) -> Option<Action> {
             ("add-header", name, value) => header("add", name, value, line, Action::Response),
             ("del-header", ..) if by_part(line) => lost(BY_PART),
             ("del-header", name, _) => header("remove", name, "", line, Action::Response),
+            ("deny", ..) => {
+                Action::Protect("answers are not refused: use max_response, or do it in the service")
+            }
+            (word, ..) if is_code(word) => Action::Protect(CODE),
             ("set-log-level" | "capture" | "set-var" | "unset-var", ..) => {
                 Action::Needless("it is about logs and variables of HAProxy")
             }
@@ -174,10 +199,27 @@ fn action(line: &Line, files: &dyn Files) -> Option<Action> {
     })
 }
 
-/// Whether a rule rejects connections by their number, which a listener does.
-pub(super) fn reads_connections(line: &Line) -> bool {
-    line.words.iter().any(|word| word.contains("conn_cur"))
+/// How many connections of an address a rule admits, which a listener does: `tcp-request connection reject if { src_conn_cur gt N }`.
+pub(super) fn connections(line: &Line, condition: &Condition) -> Option<u64> {
+    let rejects = line.word(0) == "tcp-request"
+        && matches!(line.word(1), "connection" | "session")
+        && matches!(line.word(2), "reject" | "silent-drop");
+    let count = |clause: &Vec<Literal>| {
+        clause.iter().find_map(|literal| match &literal.kind {
+            Kind::Counter(counter) if counter.data == "conn_cur" && !literal.negated => Some(counter.above),
+            _ => None,
+        })
+    };
+    let counts: Option<Vec<u64>> = condition.iter().map(count).collect();
+    counts.filter(|_| rejects)?.into_iter().min()
 }
+
+/// Whether a rule runs code, or lets another service decide.
+fn is_code(word: &str) -> bool {
+    ["lua.", "use-service", "send-spoe"].iter().any(|begin| word.starts_with(begin))
+}
+
+const CODE: &str = "Lua and services inside HAProxy: use auth.check, a service of yours that decides on requests, or an upstream";
 
 fn request(line: &Line, files: &dyn Files) -> Action {
     let lost = |why: &str| Action::Lost(why.to_owned());
@@ -189,9 +231,10 @@ fn request(line: &Line, files: &dyn Files) -> Action {
         "return" if status_of(line).is_some_and(|status| status >= 400) => denial(line, 1, files),
         "return" => match answer(line, 2, 200, files) {
             Ok(answer) => Action::Answer("respond", answer.node),
-            Err(why) => Action::Lost(why),
+            Err(why) => instead("return", why),
         },
-        "redirect" => redirect(line, 2).map_or_else(Action::Lost, |node| Action::Answer("redirect", node)),
+        "redirect" => redirect(line, 2)
+            .map_or_else(|why| instead("redirect", why), |node| Action::Answer("redirect", node)),
         "set-header" => match line.word(2).to_ascii_lowercase().as_str() {
             "x-forwarded-proto" | "x-forwarded-for" | "x-forwarded-host" | "x-request-id" => {
                 Action::Needless("the gateway sets this header itself")
@@ -219,11 +262,9 @@ fn request(line: &Line, files: &dyn Files) -> Action {
             )
         }
         _ if word.starts_with("track-sc") => track(line, 1, true),
-        _ if word.starts_with("lua.") || word.starts_with("use-service") => lost(
-            "Lua and services inside HAProxy: use auth.check, a service of yours that decides on requests, or an upstream",
-        ),
+        _ if is_code(word) => Action::Protect(CODE),
         _ if word.starts_with("set-var") || word.starts_with("unset-var") => lost(
-            "the gateway has no variables: rules that read it are left out, unless they are written with the sample itself",
+            "the gateway has no variables: rules that read it are not converted, unless they are written with the sample itself",
         ),
         _ if word.starts_with("sc-") => lost(
             "a counter or tag that rules set: `ban: {after: N, within: TIME, for: TIME}` of a limit refuses clients for a time",
@@ -284,6 +325,26 @@ fn track(line: &Line, at: usize, by_request: bool) -> Action {
     let table =
         line.words.iter().position(|word| word == "table").map(|found| line.word(found + 1).to_owned());
     Action::Track { slot, sample: line.word(at + 1).to_owned(), table, by_request }
+}
+
+/// A refusal in place of an answer that has no equivalent: the servers do not get these requests.
+fn instead(word: &str, why: String) -> Action {
+    Action::Deny(Box::new(Denial::of(word, 503, format!("its answer is another: {why}"))))
+}
+
+impl Denial {
+    /// A refusal that HAProxy does not make.
+    pub(super) fn of(word: &str, status: u16, differs: String) -> Self {
+        let answer = map().with("status", text(status));
+        Self { word: word.to_owned(), status, given: true, answer, differs: Some(differs) }
+    }
+
+    /// The same, of a rule that refuses more than in HAProxy, because these parts of its condition are left out.
+    pub(super) fn wider(&self, lost: &[String]) -> Self {
+        let said =
+            (!lost.is_empty()).then(|| format!("it refuses more than in HAProxy: {}", lost.join("; ")));
+        Self { differs: said.or_else(|| self.differs.clone()), ..self.clone() }
+    }
 }
 
 fn denial(line: &Line, at: usize, files: &dyn Files) -> Action {

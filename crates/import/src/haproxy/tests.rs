@@ -97,14 +97,15 @@ fn what_cannot_be_compared_is_said() {
 }
 
 #[test]
-fn a_limit_without_its_counter_is_said() {
+fn a_counter_whose_condition_has_no_equivalent_counts_all() {
     let track = "http-request track-sc0 src if { hdr_sub(user-agent) bot }";
     let deny = "http-request deny if { sc_http_req_rate(0) gt 20 }";
     let lines =
         format!("  stick-table type ip size 1m expire 10m store http_req_rate(10s)\n  {track}\n  {deny}\n");
-    let report = with(&lines, "").report;
-    let of = |line: &str| report.items.iter().find(|item| item.directive == line).unwrap().outcome;
-    assert_eq!((of(track), of(deny)), (Outcome::Unsupported, Outcome::Unsupported));
+    let found = with(&lines, "");
+    let of = |line: &str| found.report.items.iter().find(|item| item.directive == line).unwrap().outcome;
+    assert_eq!((of(track), of(deny)), (Outcome::Approximated, Outcome::Converted));
+    assert!(found.yaml.contains("rate: 20/10s"), "{}", found.yaml);
 }
 
 #[test]

@@ -5,27 +5,31 @@
 //! of the others needs no negation.
 
 use super::acl::{Condition, Literal};
-use super::answer::reject;
 use super::criterion::Kind;
 use super::limits::{Limits, Tracked, key};
 use super::lists::Lists;
 use super::place::{Narrowed, Place, Test};
 use super::rules::{Action, Denial, Rules, Step};
 use super::tree::{Effect, Leaf, Tree, flatten, same};
+use crate::accepted;
 use crate::marks::Marks;
-use crate::report::Outcome;
 
 /// The largest number of routes of a frontend.
 const ROUTES: usize = 400;
 
+/// Why a rule that chooses an answer or servers refuses requests.
+const REFUSED: &str = "they are refused, because routes do not depend on addresses and counters: use `deny`, `allow`, a limit, or another host or path";
+
 /// The state of a walk.
 #[derive(Clone, Default)]
-struct State {
-    effect: Effect,
-    tracked: Vec<Tracked>,
-    exempt: Vec<String>,
+pub(super) struct State {
+    pub(super) effect: Effect,
+    pub(super) tracked: Vec<Tracked>,
+    /// The clients that the rest of a phase does not hold for.
+    pub(super) exempt: Vec<String>,
+    phase: usize,
     /// The status of refusals by limits.
-    refused: Option<u16>,
+    pub(super) refused: Option<u16>,
 }
 
 /// What is known of a listener.
@@ -45,6 +49,16 @@ pub(super) struct Walker<'a> {
     pub(super) seen: &'a mut Vec<(Vec<Tracked>, Vec<String>)>,
     pub(super) facts: Facts<'a>,
     pub(super) leaves: usize,
+}
+
+/// A test at a place.
+enum Known {
+    Is(bool),
+    /// Those that pass it have routes of their own.
+    Divides(Test, Box<Place>),
+    /// It does not depend on what routes are chosen by.
+    Never,
+    Inexpressible(String),
 }
 
 /// A condition at a place.
@@ -75,6 +89,10 @@ impl<'a> Walker<'a> {
         let Rules { name, steps, .. } = &sections[section];
         let mut at = from;
         while let Some(step) = steps.get(at) {
+            if state.phase != step.phase {
+                state.phase = step.phase;
+                state.exempt.clear();
+            }
             match self.evaluate(step, place, failed) {
                 Evaluated::Split(test, narrowed) => {
                     let yes = self.walk(&narrowed, &mut failed.clone(), section, at, state.clone());
@@ -87,7 +105,8 @@ impl<'a> Walker<'a> {
                 Evaluated::Rest(rest) => match &step.action {
                     Action::Allow if always(&rest) => {
                         self.marks.converted(step.line, "the rules below it do not apply to its routes");
-                        at = steps.iter().position(|other| other.after_allow).unwrap_or(steps.len());
+                        let later = steps.iter().position(|other| other.phase > step.phase);
+                        at = later.unwrap_or(steps.len());
                         continue;
                     }
                     Action::Backend(backend) if always(&rest) => {
@@ -142,7 +161,8 @@ impl<'a> Walker<'a> {
         Tree::Leaf(Box::new(Leaf { place: place.clone(), effect: state.effect }))
     }
 
-    /// What remains of the condition of a rule for the requests at a place.
+    /// What remains of the condition of a rule for the requests at a place. What cannot be written remains of rules that have to hold
+    /// for at least the same requests.
     fn evaluate(&mut self, step: &Step, place: &Place, failed: &[Test]) -> Evaluated {
         let mut rest = Vec::new();
         'clauses: for clause in &step.condition {
@@ -150,44 +170,23 @@ impl<'a> Walker<'a> {
             let mut unknown = None;
             let mut lost = None;
             for literal in clause {
-                let known = match &literal.kind {
-                    Kind::Constant(value) => Some(*value),
-                    Kind::Tls => Some(self.facts.tls),
-                    Kind::Port(ports) => Some(ports.iter().any(|port| port == self.facts.port)),
-                    Kind::Route(test) if failed.contains(test) => Some(false),
-                    Kind::Route(test) => match place.and(test) {
-                        Narrowed::Always => Some(true),
-                        Narrowed::Never => Some(false),
-                        Narrowed::To(narrowed) => {
-                            let excluded =
-                                failed.iter().any(|failed| narrowed.and(failed) == Narrowed::Always);
-                            if !excluded {
-                                unknown.get_or_insert((test.clone(), narrowed));
-                                continue;
-                            }
-                            Some(false)
-                        }
-                        Narrowed::Inexpressible => {
-                            let why = "it combines two tests that one route cannot make: write one expression for both".to_owned();
-                            match literal.negated && protects(&step.action) {
-                                true => remains.push(Literal { negated: true, kind: Kind::Unsupported(why) }),
-                                false => lost = Some(why),
-                            }
-                            continue;
-                        }
-                    },
-                    // A rule that denies all but those who pass a test.
-                    Kind::Unsupported(_) if literal.negated && protects(&step.action) => None,
-                    Kind::Unsupported(why) => {
-                        lost = Some(why.clone());
-                        continue;
+                match self.known(step, literal, place, failed) {
+                    Known::Is(value) if value == literal.negated => continue 'clauses,
+                    Known::Is(_) => {}
+                    Known::Never => remains.push(literal.clone()),
+                    Known::Divides(test, narrowed) if self.leaves < ROUTES => {
+                        unknown.get_or_insert((test, narrowed));
                     }
-                    Kind::Source(_) | Kind::SourceFile(_) | Kind::Counter(_) => None,
-                };
-                match known {
-                    Some(value) if value == literal.negated => continue 'clauses,
-                    Some(_) => {}
-                    None => remains.push(literal.clone()),
+                    Known::Divides(..) => {
+                        lost =
+                            Some("the rules have more combinations than a list of routes can have".to_owned())
+                    }
+                    Known::Inexpressible(why) => lost = Some(why),
+                }
+                if closes(&step.action)
+                    && let Some(why) = lost.take()
+                {
+                    remains.push(Literal { negated: false, kind: Kind::Unsupported(why) });
                 }
             }
             match (lost, unknown) {
@@ -197,12 +196,6 @@ impl<'a> Walker<'a> {
                         if word.is_empty() { String::new() } else { format!(" on the routes of {word}") };
                     self.marks.unsupported(step.line, format!("left out{of}: {why}"));
                 }
-                (None, Some(_)) if self.leaves >= ROUTES => {
-                    self.marks.unsupported(
-                        step.line,
-                        "left out: the rules have more combinations than a list of routes can have",
-                    );
-                }
                 (None, Some((test, narrowed))) => return Evaluated::Split(test, narrowed),
                 (None, None) => rest.push(remains),
             }
@@ -210,20 +203,70 @@ impl<'a> Walker<'a> {
         Evaluated::Rest(rest)
     }
 
+    fn known(&self, step: &Step, literal: &Literal, place: &Place, failed: &[Test]) -> Known {
+        let test = match &literal.kind {
+            Kind::Constant(value) => return Known::Is(*value),
+            Kind::Tls => return Known::Is(self.facts.tls),
+            Kind::Port(ports) => return Known::Is(ports.iter().any(|port| port == self.facts.port)),
+            Kind::Source(_) | Kind::SourceFile(_) | Kind::Counter(_) => return Known::Never,
+            Kind::Health(holds) => match step.action {
+                Action::Backend(_) => return Known::Is(*holds),
+                _ => return Known::Inexpressible("it depends on the health of servers".to_owned()),
+            },
+            Kind::Unsupported(why) => return Known::Inexpressible(why.clone()),
+            Kind::Route(test) => test,
+            Kind::Near(near) => {
+                let narrower = near.narrower.then_some(&near.test);
+                let found = match &step.action {
+                    Action::Backend(_) => Some(&near.test),
+                    action if closes(action) == literal.negated => narrower,
+                    action if closes(action) || matches!(action, Action::Allow) => near.wider.as_ref(),
+                    _ => Some(&near.test),
+                };
+                match found {
+                    Some(test) => test,
+                    None => return Known::Inexpressible(near.why.clone()),
+                }
+            }
+        };
+        if failed.contains(test) {
+            return Known::Is(false);
+        }
+        match place.and(test) {
+            Narrowed::Always => Known::Is(true),
+            Narrowed::Never => Known::Is(false),
+            Narrowed::To(narrowed)
+                if failed.iter().any(|failed| narrowed.and(failed) == Narrowed::Always) =>
+            {
+                Known::Is(false)
+            }
+            Narrowed::To(narrowed) => match accepted::matches(&narrowed.node()) {
+                Ok(()) => Known::Divides(test.clone(), narrowed),
+                Err(why) => Known::Inexpressible(why),
+            },
+            Narrowed::Inexpressible => Known::Inexpressible(
+                "it combines two tests that one route cannot make: write one expression for both".to_owned(),
+            ),
+        }
+    }
+
     /// Applies a rule that neither ends the walk nor chooses routes.
     fn apply(&mut self, step: &Step, rest: &Condition, state: &mut State) {
         let conditional = !always(rest);
-        if let Action::Backend(backend) = &step.action
-            && let Some(denial) = self.refusal(backend)
-        {
-            self.refuse_all(step, denial, rest, state);
-            return;
-        }
         match &step.action {
             Action::Lost(why) => self.marks.unsupported(step.line, why.clone()),
             Action::Protect(why) => self.close(step, why, state),
             Action::Needless(why) => self.marks.ignored(step.line, *why),
             Action::Deny(denial) => self.refuse_all(step, denial, rest, state),
+            Action::Backend(backend) => match self.refusal(backend) {
+                Some(denial) => self.refuse_all(step, denial, rest, state),
+                None => {
+                    self.refuse_all(step, &Denial::of("use_backend", 403, REFUSED.to_owned()), rest, state)
+                }
+            },
+            Action::Answer(field, _) => {
+                self.refuse_all(step, &Denial::of(field, 403, REFUSED.to_owned()), rest, state);
+            }
             Action::Track { slot, sample, table, by_request } => {
                 self.track(step, (slot, sample, table.as_ref(), *by_request), rest, state)
             }
@@ -258,7 +301,7 @@ impl<'a> Walker<'a> {
             Action::Rewrite(_) => {
                 self.marks.unsupported(step.line, "a route has one rewrite: write one expression for both")
             }
-            Action::Backend(_) | Action::OwnServers | Action::Answer(..) => {}
+            Action::OwnServers => {}
         }
     }
 
@@ -279,197 +322,34 @@ impl<'a> Walker<'a> {
             return;
         }
         match key(sample) {
-            Ok(_) if !always(rest) && addresses(rest, true).is_none() => {
-                self.marks.unsupported(
-                    step.line,
-                    "left out: what is counted does not depend on this; use `exempt` of a limit",
-                );
-            }
             Ok(key) => {
-                let exempt: Vec<_> = addresses(rest, true).unwrap_or_default();
+                let known = always(rest).then(Vec::new).or_else(|| addresses(rest, true));
+                let differs = key.differs.clone().or_else(|| {
+                    let text = "all requests of its routes are counted, whatever its condition says; use `exempt` of a limit";
+                    known.is_none().then(|| text.to_owned())
+                });
+                let exempt: Vec<_> = known.unwrap_or_default();
                 let exempt: Vec<_> =
                     exempt.iter().map(|kind| self.lists.exempt(kind, &step.source)).collect();
-                self.mark(step, key.differs.clone(), "the key of the limits that read its counters");
+                self.mark(step, differs, "the key of the limits that read its counters");
                 state.tracked.push(Tracked { slot: slot.to_owned(), table, key, by_request, exempt });
             }
             Err(why) => self.marks.unsupported(step.line, why),
         }
     }
-
-    /// What a backend answers that refuses all requests, such as one for clients on a list.
-    fn refusal(&self, backend: &str) -> Option<&'a Denial> {
-        let sections = self.sections;
-        let rules = sections.iter().find(|rules| rules.serves && rules.name == backend)?;
-        match rules.steps.first() {
-            Some(Step { action: Action::Deny(denial), condition, .. }) if always(condition) => Some(denial),
-            _ => None,
-        }
-    }
-
-    fn refuse_all(&mut self, step: &Step, denial: &Denial, rest: &Condition, state: &mut State) {
-        for clause in rest {
-            if let Err(why) = self.refuse(step, denial, clause, state) {
-                self.marks.unsupported(step.line, format!("left out: {why}"));
-            }
-        }
-    }
-
-    /// A rule that refuses by addresses or counters.
-    fn refuse(
-        &mut self,
-        step: &Step,
-        denial: &Denial,
-        clause: &[Literal],
-        state: &mut State,
-    ) -> Result<(), String> {
-        let counters: Vec<_> =
-            clause.iter().filter(|literal| matches!(literal.kind, Kind::Counter(_))).collect();
-        let sources = |negated: bool| -> Vec<Kind> {
-            let of = clause
-                .iter()
-                .filter(|literal| literal.negated == negated && !matches!(literal.kind, Kind::Counter(_)));
-            of.map(|literal| literal.kind.clone()).collect()
-        };
-        let protected = clause.iter().find_map(|literal| match &literal.kind {
-            Kind::Unsupported(why) => Some(why.as_str()),
-            _ => None,
-        });
-        if let Some(why) = protected {
-            self.close(step, why, state);
-            return Ok(());
-        }
-        let (within, outside) = (sources(false), sources(true));
-        match counters.as_slice() {
-            [] if within.is_empty() && state.effect.allow.is_some() => {
-                self.close(step, "two rules admit different clients: write one list for both", state);
-                Ok(())
-            }
-            [] if within.len() == 1 && outside.is_empty() => {
-                let list = self.lists.named(&within[0], &step.source, "denied");
-                if !state.effect.deny.contains(&list) {
-                    state.effect.deny.push(list);
-                }
-                self.said_list(step, denial, "deny", state);
-                Ok(())
-            }
-            [] if within.is_empty() && state.effect.allow.is_none() => {
-                let lists =
-                    outside.iter().map(|kind| self.lists.named(kind, &step.source, "allowed")).collect();
-                state.effect.allow = Some(lists);
-                self.said_list(step, denial, "allow", state);
-                Ok(())
-            }
-            [] => Err(
-                "write lists by hand: `deny` refuses the clients on a list, `allow` admits only those on one"
-                    .to_owned(),
-            ),
-            [Literal { negated: false, kind: Kind::Counter(counter) }] if within.is_empty() => {
-                if let Some(slot) = &counter.slot
-                    && !state.tracked.iter().any(|tracked| tracked.slot == *slot)
-                    && self.is_tracked(slot)
-                {
-                    if self.is_lost(slot) {
-                        return Err(format!("the rule that tracks requests as sc{slot} is left out"));
-                    }
-                    return Ok(()); // these requests have no counter, and so are not refused
-                }
-                let mut exempt = state.exempt.clone();
-                exempt.extend(outside.iter().map(|kind| self.lists.exempt(kind, &step.source)));
-                let name = self.limits.used(counter, &state.tracked, &exempt, &step.source, self.marks)?;
-                self.limited(step, denial, name, state);
-                Ok(())
-            }
-            _ => {
-                Err("a limit refuses what is above its number, for all clients but those of `exempt`"
-                    .to_owned())
-            }
-        }
-    }
-
-    /// Whether any rule that can be converted tracks this entry.
-    fn is_tracked(&self, wanted: &str) -> bool {
-        let tracks = |step: &Step| match &step.action {
-            Action::Track { slot, sample, .. } => slot == wanted && key(sample).is_ok(),
-            _ => false,
-        };
-        self.sections.iter().flat_map(|rules| &rules.steps).any(tracks)
-    }
-
-    /// Whether a rule that tracks this entry was left out.
-    fn is_lost(&self, wanted: &str) -> bool {
-        let tracks = |step: &&Step| matches!(&step.action, Action::Track { slot, .. } if slot == wanted);
-        let mut found = self.sections.iter().flat_map(|rules| &rules.steps).filter(tracks);
-        found.any(|step| {
-            self.marks.first(step.line).is_some_and(|(outcome, _)| *outcome == Outcome::Unsupported)
-        })
-    }
-
-    /// Denies everybody in place of a rule that admits only those who pass a test, so that nothing that was protected becomes public.
-    fn close(&mut self, step: &Step, why: &str, state: &mut State) {
-        let everybody = Kind::Source(vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()]);
-        let list = self.lists.named(&everybody, &step.source, "everybody");
-        if !state.effect.deny.contains(&list) {
-            state.effect.deny.push(list);
-        }
-        self.marks.unsupported(step.line, format!("its routes deny everybody until you replace it: {why}"));
-    }
-
-    fn said_list(&mut self, step: &Step, denial: &Denial, field: &str, state: &State) {
-        let exempted = (!state.exempt.is_empty())
-            .then(|| "it holds for the clients of the `allow` rule above it, too".to_owned());
-        let status = (denial.status != 403)
-            .then(|| format!("such clients are answered 403 in place of {}", denial.status));
-        self.mark(
-            step,
-            denial.differs.clone().or(status).or(exempted),
-            &format!("{field} of its routes; such clients are answered 403"),
-        );
-    }
-
-    /// Adds a limit to a route, and the answer of its refusals.
-    fn limited(&mut self, step: &Step, denial: &Denial, name: String, state: &mut State) {
-        let status = if denial.given { denial.status } else { 429 };
-        let mut differs = denial.differs.clone();
-        if !denial.given {
-            self.marks.report.note(format!(
-                "refused requests are answered 429 with Retry-After where the rule names no status; HAProxy answers {}. reject: {{status: {}}} on a route keeps it",
-                denial.status, denial.status
-            ));
-        }
-        match state.refused {
-            Some(known) if known != status => {
-                differs = Some(format!(
-                    "a route has one status for all refusals of its limits: {known}, not {status}"
-                ));
-            }
-            Some(_) => {}
-            None => {
-                state.refused = Some(status);
-                state.effect.reject =
-                    (400..=599).contains(&status).then(|| reject(&denial.answer, status)).flatten();
-            }
-        }
-        self.mark(step, differs, &format!("limit {name}"));
-        if !state.effect.limits.iter().any(|(known, _)| *known == name) {
-            state.effect.limits.push((name, step.source.clone()));
-        }
-    }
-
-    fn mark(&mut self, step: &Step, differs: Option<String>, text: &str) {
-        match differs {
-            Some(differs) => self.marks.mark(step.line, Outcome::Approximated, format!("{text}; {differs}")),
-            None => self.marks.converted(step.line, text),
-        }
-    }
 }
 
-/// Whether a rule refuses requests.
-fn protects(action: &Action) -> bool {
-    matches!(action, Action::Deny(_) | Action::Protect(_))
+/// Whether requests must not get past a rule that cannot be converted as it is. Where it does not hold for exactly the same requests, it
+/// holds for more.
+fn closes(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Deny(_) | Action::Protect(_) | Action::Answer(..) | Action::Track { .. } | Action::Backend(_)
+    )
 }
 
 /// Whether a condition holds in any case.
-fn always(rest: &Condition) -> bool {
+pub(super) fn always(rest: &Condition) -> bool {
     rest.iter().any(Vec::is_empty)
 }
 

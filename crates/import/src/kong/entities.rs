@@ -44,6 +44,8 @@ pub(super) struct Plugin<'a> {
     pub(super) service: Option<String>,
     pub(super) route: Option<String>,
     pub(super) consumer: Option<String>,
+    /// A group of consumers; such plugins are not converted.
+    pub(super) group: Option<String>,
 }
 
 /// All entities of a file.
@@ -53,6 +55,8 @@ pub(super) struct Entities<'a> {
     pub(super) consumers: Vec<Person<'a>>,
     pub(super) plugins: Vec<Plugin<'a>>,
     pub(super) upstreams: Vec<&'a Field>,
+    /// Groups of consumers, with their members.
+    groups: Vec<&'a Field>,
     keys: Vec<(String, &'a Field)>,
 }
 
@@ -63,8 +67,11 @@ fn items<'a>(field: &'a Field, word: &str) -> &'a [Field] {
 /// The name that an entity is referred to by: `service: NAME`, `service: {name: NAME}` or `{id: ID}`.
 fn reference(field: &Field, word: &str) -> Option<String> {
     let found = field.get(word)?;
-    let text = found.text().or_else(|| ["name", "username", "id"].iter().find_map(|key| found.text_of(key)));
-    text.map(str::to_owned)
+    found.text().map(str::to_owned).or_else(|| named(found))
+}
+
+fn named(field: &Field) -> Option<String> {
+    ["name", "username", "id"].iter().find_map(|key| field.text_of(key)).map(str::to_owned)
 }
 
 impl<'a> Entities<'a> {
@@ -75,6 +82,7 @@ impl<'a> Entities<'a> {
             consumers: Vec::new(),
             plugins: Vec::new(),
             upstreams: items(document, "upstreams").iter().collect(),
+            groups: items(document, "consumer_groups").iter().collect(),
             keys: Vec::new(),
         };
         for field in items(document, "services") {
@@ -126,6 +134,9 @@ impl<'a> Entities<'a> {
                 found.keys.push((owner, key));
             }
         }
+        for group in items(document, "consumer_groups") {
+            found.add_plugins(group, (None, None, None), marks);
+        }
         found.add_plugins(document, (None, None, None), marks);
         for plugin in &found.plugins {
             match &plugin.consumer {
@@ -170,10 +181,11 @@ impl<'a> Entities<'a> {
                 marks.ignored(field.number, "it is not enabled");
                 continue;
             }
-            if field.get("consumer_group").is_some() {
-                let text = "left out: groups of consumers: `plan` of a consumer, and `plans` of limits";
+            let owned = || self.groups.iter().any(|group| std::ptr::eq(*group, owner)).then(|| named(owner));
+            let group = reference(field, "consumer_group").or_else(|| owned().flatten());
+            if group.is_some() {
+                let text = "left out, and the keys of its consumers, unless a limit for everybody takes its place: `plan` of a consumer, and `plans` of limits";
                 marks.all(field, Outcome::Unsupported, text);
-                continue;
             }
             let of =
                 |word: &str, own: Option<&str>| reference(field, word).or_else(|| own.map(str::to_owned));
@@ -183,6 +195,7 @@ impl<'a> Entities<'a> {
                 service: of("service", scope.0),
                 route: of("route", scope.1),
                 consumer: of("consumer", scope.2),
+                group,
             };
             for word in ["service", "route", "consumer", "enabled"] {
                 if let Some(written) = field.get(word) {
@@ -207,11 +220,33 @@ impl<'a> Entities<'a> {
     pub(super) fn is_restricted(&self, name: &str, except: &str) -> bool {
         let wanted = self.consumer(name).map_or(name, |person| person.name.as_str());
         let of = |owner: &str| self.consumer(owner).map_or(owner, |person| person.name.as_str()) == wanted;
-        self.plugins.iter().any(|plugin| {
-            plugin.name != except
-                && known::restricts(plugin.name)
-                && plugin.consumer.as_deref().is_some_and(of)
+        // A limit for everybody holds for the members of a group, too.
+        let general = |plugin: &Plugin<'_>| {
+            plugin.name == "rate-limiting"
+                && [&plugin.service, &plugin.route, &plugin.consumer, &plugin.group]
+                    .iter()
+                    .all(|of| of.is_none())
+        };
+        let limited = self.plugins.iter().any(general);
+        self.plugins.iter().filter(|plugin| known::restricts(plugin.name)).any(|plugin| match &plugin.group {
+            Some(group) => (plugin.name != "rate-limiting" || !limited) && self.is_member(wanted, group),
+            None => plugin.name != except && plugin.consumer.as_deref().is_some_and(of),
         })
+    }
+
+    /// Whether a consumer belongs to a group, as the consumer or the group says.
+    fn is_member(&self, name: &str, group: &str) -> bool {
+        let refers = |item: &Field| item.text().map(str::to_owned).or_else(|| named(item));
+        let groups = self.consumer(name).map_or(&[] as &[Field], |person| items(person.field, "groups"));
+        let is = |field: &Field, text: &str| {
+            named(field).as_deref() == Some(text) || field.text_of("id") == Some(text)
+        };
+        let entity = self.groups.iter().find(|field| is(field, group));
+        let is_group = |text: &str| text == group || entity.is_some_and(|field| is(field, text));
+        let is_person = |text: &str| self.consumer(text).is_some_and(|person| person.name == name);
+        let members = entity.map_or(&[] as &[Field], |field| items(field, "consumers"));
+        groups.iter().filter_map(refers).any(|text| is_group(&text))
+            || members.iter().filter_map(refers).any(|text| is_person(&text))
     }
 
     /// The consumers of the file of consumers: those that have keys.

@@ -20,7 +20,12 @@ const IGNORED: [(&str, &str); 3] = [
 /// Plugins that this importer converts.
 const CONVERTED: &str = "rate-limiting key-auth ip-restriction cors request-size-limiting request-transformer response-transformer request-termination";
 
-/// Plugins without an equivalent. The first four lines decide who may send requests.
+/// Plugins that admit the same requests as their routes have without them.
+const HARMLESS: &str = "proxy-cache proxy-cache-advanced graphql-proxy-cache-advanced grpc-web grpc-gateway jq canary upstream-timeout \
+                        request-transformer-advanced response-transformer-advanced route-transformer-advanced exit-transformer \
+                        statsd-advanced kafka-consume";
+
+/// Plugins without an equivalent.
 const UNSUPPORTED: [(&str, &str); 12] = [
     ("jwt openid-connect jwt-signer", "tokens: auth.jwt, with the issuer and its keys"),
     ("oauth2 oauth2-introspection", "opaque tokens: auth.introspection"),
@@ -45,16 +50,15 @@ const UNSUPPORTED: [(&str, &str); 12] = [
     ("grpc-web grpc-gateway", "the gateway does not translate gRPC"),
 ];
 
-/// Whether a plugin without an equivalent admits only some requests.
+/// Whether a plugin without an equivalent may refuse, limit or answer requests: any that is not known to be harmless.
 pub(super) fn protects(name: &str) -> bool {
-    let access = UNSUPPORTED[..4].iter().map(|(words, _)| *words).any(|words| listed(words, name));
-    access && !listed(CONVERTED, name)
+    let harmless = IGNORED.iter().map(|(words, _)| *words).chain([CONVERTED, HARMLESS]);
+    !harmless.into_iter().any(|words| listed(words, name))
 }
 
-/// Whether a plugin of a consumer refuses some of its requests.
+/// Whether a plugin refuses some requests, or may do so.
 pub(super) fn restricts(name: &str) -> bool {
-    let words =
-        "rate-limiting rate-limiting-advanced request-termination ip-restriction request-size-limiting";
+    let words = "rate-limiting request-termination ip-restriction request-size-limiting key-auth";
     protects(name) || listed(words, name)
 }
 

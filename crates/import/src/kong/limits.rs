@@ -3,7 +3,7 @@
 use super::entities::{Entities, Person, Plugin, Route};
 use super::scope;
 use crate::accepted;
-use crate::fields::Field;
+use crate::fields::{Field, Value};
 use crate::marks::Marks;
 use crate::names::{name, unused};
 use crate::yaml::{Node, list, map, text};
@@ -32,13 +32,44 @@ pub(super) struct Limits<'a> {
     authenticated: Option<Node>,
 }
 
+/// A field that cannot be converted, and why.
+pub(super) type Lost<'a> = (&'a Field, String);
+
+/// The field of a rate, its period and its count.
+type Rate<'a> = (&'a Field, &'static str, u64);
+
 /// What the limits of a route add to it.
 #[derive(Default)]
-pub(super) struct Applied {
+pub(super) struct Applied<'a> {
     pub(super) names: Vec<Node>,
     /// Whether its answers have no rate limit headers.
     pub(super) hides_headers: bool,
     pub(super) reject: Option<Node>,
+    /// A plugin that limits, and why it cannot be converted: its route has to be closed.
+    pub(super) lost: Option<Lost<'a>>,
+}
+
+/// The rates of a plugin.
+///
+/// # Errors
+/// What is wrong with the first that is not one.
+fn rates<'a>(plugin: &Plugin<'a>) -> Result<Vec<Rate<'a>>, Lost<'a>> {
+    let mut out = Vec::new();
+    for (word, period) in PERIODS {
+        let Some(field) = plugin.field.at(&["config", word]) else { continue };
+        if matches!(field.value, Value::Empty) {
+            continue;
+        }
+        let count = field.text().and_then(|text| text.parse::<u64>().ok()).filter(|count| *count > 0);
+        let count = count.ok_or((field, "it is not a number of requests".to_owned()))?;
+        let limit = map()
+            .with("key", text("ip"))
+            .with("algorithm", text("fixed_window"))
+            .with("rate", text(format!("{count}/{period}")));
+        accepted::limit(&limit).map_err(|why| (field, why))?;
+        out.push((field, period, count));
+    }
+    if out.is_empty() { Err((plugin.field, "it has no number of requests".to_owned())) } else { Ok(out) }
 }
 
 impl<'a> Limits<'a> {
@@ -50,15 +81,31 @@ impl<'a> Limits<'a> {
         by_key: bool,
         required: bool,
         marks: &mut Marks,
-    ) -> Applied {
+    ) -> Applied<'a> {
         let mut applied = Applied::default();
-        let own = scope::consumers(entities, "rate-limiting", route);
+        let mut own = scope::consumers(entities, "rate-limiting", route);
+        let general = scope::plugin(entities, "rate-limiting", route, None);
+        if by_key {
+            own.retain(|(_, plugin)| match (rates(plugin), general) {
+                (Ok(_), _) => true,
+                (Err((field, why)), Some(_)) => {
+                    let text =
+                        format!("left out, and the limit of all others holds for this consumer: {why}");
+                    marks.unsupported(field.number, text);
+                    false
+                }
+                (Err(lost), None) => {
+                    applied.lost = Some(lost);
+                    false
+                }
+            });
+        }
         let exempt: Vec<String> = if by_key {
             own.iter().map(|(person, _)| format!("consumer:{}", person.written)).collect()
         } else {
             Vec::new()
         };
-        if let Some(plugin) = scope::plugin(entities, "rate-limiting", route, None) {
+        if let Some(plugin) = general {
             self.plugin(entities, plugin, route, None, &exempt, by_key, marks, &mut applied);
         }
         for (person, plugin) in own {
@@ -92,11 +139,15 @@ impl<'a> Limits<'a> {
         exempt: &[String],
         by_key: bool,
         marks: &mut Marks,
-        applied: &mut Applied,
+        applied: &mut Applied<'a>,
     ) {
-        let Some(config) = plugin.field.get("config") else {
-            marks.unsupported(plugin.field.number, "it has no config");
-            return;
+        let (rates, config) = match (rates(plugin), plugin.field.get("config")) {
+            (Ok(rates), Some(config)) => (rates, config),
+            (Err(lost), _) => {
+                applied.lost = Some(lost);
+                return;
+            }
+            (Ok(_), None) => return, // rates are in it
         };
         marks.converted(plugin.field.number, "limits");
         let service = route.service.map(|number| entities.services[number].short());
@@ -111,14 +162,7 @@ impl<'a> Limits<'a> {
             }
             None => key(config, by, by_key, marks),
         };
-        for (word, period) in PERIODS {
-            let Some(field) = config.get(word) else { continue };
-            let Some(count) =
-                field.text().and_then(|text| text.parse::<u64>().ok()).filter(|count| *count > 0)
-            else {
-                marks.unsupported(field.number, "it is not a number of requests");
-                continue;
-            };
+        for (field, period, count) in rates {
             let service = service.clone().filter(|_| by == "service");
             let same = |found: &&Found| {
                 found.plugin == plugin.field.number
@@ -146,17 +190,6 @@ impl<'a> Limits<'a> {
             if person.is_none() && key.contains("header:") && !key.contains('|') {
                 node.insert("on_missing", text("skip"));
             }
-            let checked = node.clone().with("key", text("ip"));
-            let mut plain = map();
-            for (entry, value) in checked.into_entries() {
-                if entry != "when" && entry != "exempt" {
-                    plain.insert(entry, value);
-                }
-            }
-            if let Err(why) = accepted::limit(&plain) {
-                marks.unsupported(field.number, format!("left out: {why}"));
-                continue;
-            }
             if config.text_of("policy") == Some("redis") {
                 self.redis = self.redis.or_else(|| plugin.field.get("config"));
                 let open = config.text_of("fault_tolerant") != Some("false");
@@ -165,6 +198,7 @@ impl<'a> Limits<'a> {
                 node.insert("scope", text("local"));
             }
             let owner = owner(plugin, service.as_deref(), person);
+            let word = field.path.rsplit('.').next().unwrap_or_default();
             let wanted = name(&format!("{owner}-{word}"));
             let name = unused(&wanted, &|name| self.found.iter().any(|found| found.name == name));
             match word {
@@ -291,7 +325,7 @@ fn key(config: &Field, by: &str, by_key: bool, marks: &mut Marks) -> String {
 }
 
 /// What clients see of a plugin.
-fn answers(config: &Field, marks: &mut Marks, applied: &mut Applied) {
+fn answers(config: &Field, marks: &mut Marks, applied: &mut Applied<'_>) {
     if let Some(field) = config.get("hide_client_headers") {
         marks.converted(field.number, "headers of its routes");
         applied.hides_headers |= field.text() == Some("true");

@@ -1,10 +1,11 @@
 //! kong.yaml, the declarative configuration of Kong.
 //!
 //! `entities` reads services, routes and consumers; `scope` says which plugin applies to which route; `limits` converts rate-limiting,
-//! `plugins` the others, `upstream` services and upstreams, `route` routes in the order in which Kong tries them; `known` explains the
+//! `plugins` the others, `upstream` services and upstreams, `route` routes in the order in which Kong tries them, `expression` what can be read of those with an expression; `known` explains the
 //! rest.
 
 mod entities;
+mod expression;
 mod known;
 mod limits;
 mod path;

@@ -54,6 +54,22 @@ impl Path {
         accepted::matches(&map().with("path", node.clone())).map(|()| Some(node))
     }
 
+    /// The path of a `match` that all requests of this one have; `None`: any path.
+    pub(super) fn widest(&self) -> Option<Node> {
+        match self {
+            Self::Prefix(path) => Some(regex(&format!("{}.*", escaped(path)))).filter(|_| path != "/"),
+            Self::Regex(_) => self.node().ok().flatten(),
+        }
+    }
+
+    /// What begins with this prefix and is not below it: `/apix` for `/api`.
+    pub(super) fn longer(&self) -> Option<Node> {
+        match self {
+            Self::Prefix(path) => Some(regex(&format!("{}[^/].*", escaped(path)))),
+            Self::Regex(_) => None,
+        }
+    }
+
     /// How the path changes on its way to a service whose own path is `base`.
     pub(super) fn change(&self, base: &str, strips: bool) -> Change {
         let base = base.trim_end_matches('/');

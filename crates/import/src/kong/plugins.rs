@@ -118,12 +118,14 @@ impl Access {
                 }
                 ("ip-restriction", Some(config)) => self.restriction(plugin, config, fields, marks),
                 ("ip-restriction", None) => {
-                    let text = "its routes deny everybody until you replace it: it has no config";
-                    marks.unsupported(plugin.field.number, text);
-                    self.close(plugin.field, fields);
+                    self.deny(plugin.field, "it has no config", fields, marks);
                 }
                 ("cors", _) => cors(plugin, config, fields, marks),
-                ("request-size-limiting", _) => size(plugin, config, fields, marks),
+                ("request-size-limiting", _) => {
+                    if let Err(why) = size(plugin, config, fields, marks) {
+                        self.deny(plugin.field, &why, fields, marks);
+                    }
+                }
                 ("request-transformer", Some(config)) => {
                     marks.converted(plugin.field.number, "changes of its routes");
                     push(fields, "request_headers", transform::headers(config, "request_headers", marks));
@@ -145,18 +147,22 @@ impl Access {
                     push(fields, "response_headers", transform::headers(config, "response_headers", marks));
                 }
                 _ if known::protects(plugin.name) => {
-                    let (_, why) = known::of(plugin.name);
-                    let text = format!("its routes deny everybody until you replace it: {why}");
-                    marks.unsupported(plugin.field.number, text);
-                    self.close(plugin.field, fields);
+                    self.deny(plugin.field, &known::of(plugin.name).1, fields, marks);
                 }
                 _ => {}
             }
         }
     }
 
-    /// Denies everybody on a route.
-    fn close(&mut self, source: &Field, fields: &mut Vec<(String, Node)>) {
+    /// Denies everybody on a route, because a part that refuses or limits requests cannot be converted.
+    pub(super) fn deny(
+        &mut self,
+        source: &Field,
+        why: &str,
+        fields: &mut Vec<(String, Node)>,
+        marks: &mut Marks,
+    ) {
+        marks.unsupported(source.number, format!("its routes deny everybody until you replace it: {why}"));
         let networks = vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()];
         let name = "everybody".to_owned();
         if !self.lists.iter().any(|(known, ..)| *known == name) {
@@ -181,11 +187,7 @@ impl Access {
             if let Some(wrong) =
                 networks.iter().find(|network| sluicegate_config::parse_network(network).is_err())
             {
-                let text =
-                    format!("its routes deny everybody until you replace it: `{wrong}` is not a network");
-                marks.unsupported(found.number, text);
-                self.close(found, fields);
-                return;
+                return self.deny(found, &format!("`{wrong}` is not a network"), fields, marks);
             }
             if networks.is_empty() {
                 marks.ignored(found.number, "it is empty");
@@ -318,7 +320,12 @@ fn push(fields: &mut Vec<(String, Node)>, name: &str, node: Node) {
     }
 }
 
-fn size(plugin: &Plugin<'_>, config: Option<&Field>, fields: &mut Vec<(String, Node)>, marks: &mut Marks) {
+fn size(
+    plugin: &Plugin<'_>,
+    config: Option<&Field>,
+    fields: &mut Vec<(String, Node)>,
+    marks: &mut Marks,
+) -> Result<(), String> {
     let field = config.and_then(|config| config.get("allowed_payload_size"));
     let count = field.and_then(Field::text).unwrap_or("128");
     let unit = match config.and_then(|config| config.text_of("size_unit")) {
@@ -336,10 +343,9 @@ fn size(plugin: &Plugin<'_>, config: Option<&Field>, fields: &mut Vec<(String, N
     if let Some(field) = config.and_then(|config| config.get("require_content_length")) {
         marks.ignored(field.number, "bodies of unknown length are counted while they are forwarded");
     }
-    match accepted::field(None, "max_body", &value) {
-        Ok(()) => fields.push(("max_body".to_owned(), value)),
-        Err(why) => marks.unsupported(plugin.field.number, why),
-    }
+    accepted::field(None, "max_body", &value)?;
+    fields.push(("max_body".to_owned(), value));
+    Ok(())
 }
 
 fn cors(plugin: &Plugin<'_>, config: Option<&Field>, fields: &mut Vec<(String, Node)>, marks: &mut Marks) {

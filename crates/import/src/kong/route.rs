@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 
 use super::entities::{Entities, Route, sourced};
+use super::expression;
 use super::known;
-use super::limits::Limits;
+use super::limits::{Limits, Lost};
 use super::path::{Path, host};
 use super::plugins::{Access, applying};
 use super::scope;
@@ -33,6 +34,8 @@ struct Candidate<'e, 'a> {
     path: Option<(Path, &'a Field)>,
     headers: Vec<(String, String)>,
     order: Order,
+    /// The part that cannot be converted, and why: its requests are refused.
+    lost: Option<Lost<'a>>,
 }
 
 /// The section `routes`.
@@ -45,14 +48,6 @@ pub(super) fn routes<'a>(
     let mut candidates = Vec::new();
     for route in &entities.routes {
         marks.converted(route.field.number, "routes");
-        if let Some(field) = route.field.get("expression") {
-            marks.unsupported(
-                field.number,
-                "expressions of Kong: write `match` with host, path, methods, headers and query",
-            );
-            marks.unsupported(route.field.number, "left out: its expression decides");
-            continue;
-        }
         let http = |word: &str| ["http", "https", "grpc", "grpcs"].contains(&word);
         if let Some(field) = route.field.get("protocols")
             && !field.texts().into_iter().any(http)
@@ -65,37 +60,47 @@ pub(super) fn routes<'a>(
     candidates.sort_by_key(|candidate| candidate.order); // stable: earlier routes come first
     let mut names: Vec<String> = Vec::new();
     let mut out = Vec::new();
-    for candidate in &candidates {
+    for (number, candidate) in candidates.iter().enumerate() {
         let several =
             candidates.iter().filter(|other| std::ptr::eq(other.route, candidate.route)).count() > 1;
         let word = candidate.path.as_ref().filter(|_| several).map_or("", |(path, _)| path.word());
         let name = unused(&name(&format!("{} {word}", candidate.route.name)), &|name| {
             names.iter().any(|known| known == name)
         });
-        match node(candidate, &name, entities, sections, marks) {
-            Ok(node) => {
-                names.push(name);
-                out.push(node.block());
-            }
-            Err((field, why)) => match closed(candidate, &name) {
-                Some(node) => {
-                    names.push(name);
-                    out.push(node.block());
-                    marks.unsupported(field.number, format!("its requests are answered 503: {why}"));
-                }
-                None => marks.unsupported(
-                    field.number,
-                    format!("left out, and its requests go to the routes after it: {why}"),
-                ),
-            },
+        let node = node(candidate, &name, entities, sections, marks).unwrap_or_else(|(field, why)| {
+            marks.unsupported(field.number, format!("its requests are answered 503: {why}"));
+            refused(candidate, &name, None)
+        });
+        names.push(name.clone());
+        out.push(node.block());
+        if let Some((path, written)) = beyond(candidate, &candidates[number + 1..], entities) {
+            let text = "requests for longer names, such as /apix for /api, are answered 503, because a route after it is less restricted: write a route for them";
+            marks.approximated(written.number, text);
+            let name = unused(&format!("{name}-longer"), &|name| names.iter().any(|known| known == name));
+            out.push(refused(candidate, &name, Some(path)).block());
+            names.push(name);
         }
     }
     marks.report.note("the path /api of Kong matches /apix, too; here it is /api and what is below it");
     list(out).block()
 }
 
+/// The most combinations of values of headers that a route may have.
+const COMBINATIONS: usize = 64;
+
 fn candidates_of<'e, 'a>(route: &'e Route<'a>, by_tilde: bool, marks: &mut Marks) -> Vec<Candidate<'e, 'a>> {
     let field = route.field;
+    if let Some(expression) = field.get("expression") {
+        let most = Reverse(usize::MAX);
+        let why = "expressions of Kong: write `match` with host, path, methods, headers and query".to_owned();
+        return vec![Candidate {
+            route,
+            path: None,
+            headers: Vec::new(),
+            order: (most, most, most, Reverse(i64::MAX), most),
+            lost: Some((expression, why)),
+        }];
+    }
     let hosts = field.get("hosts").map_or_else(Vec::new, Field::texts);
     let headers = field.get("headers").map_or(&[] as &[_], |headers| headers.entries());
     let kinds = ["methods", "hosts", "paths", "snis", "headers"]
@@ -112,6 +117,7 @@ fn candidates_of<'e, 'a>(route: &'e Route<'a>, by_tilde: bool, marks: &mut Marks
     }
     // Each combination of values of headers is a route of its own.
     let mut combinations: Vec<Vec<(String, String)>> = vec![Vec::new()];
+    let mut lost = None;
     for (name, values) in headers {
         marks.converted(values.number, "match.headers");
         combinations = combinations
@@ -122,21 +128,30 @@ fn candidates_of<'e, 'a>(route: &'e Route<'a>, by_tilde: bool, marks: &mut Marks
                     .into_iter()
                     .map(|value| one.iter().cloned().chain([(name.clone(), value.to_owned())]).collect())
             })
-            .take(64)
+            .take(COMBINATIONS + 1)
             .collect();
-    }
-    let paths: Vec<Option<(Path, &'a Field)>> = match field.get("paths") {
-        Some(paths) => {
-            marks.converted(paths.number, "match.path");
-            paths.texts().iter().map(|text| Some((Path::of(text, by_tilde), paths))).collect()
+        if combinations.is_empty() || combinations.len() > COMBINATIONS {
+            let why = format!("its headers have none, or more than {COMBINATIONS}, combinations of values");
+            lost = Some((values, why));
+            combinations = vec![Vec::new()];
         }
-        None => vec![None],
-    };
+    }
+    if lost.is_some() {
+        combinations = vec![Vec::new()];
+    }
+    let paths: Vec<Option<(Path, &'a Field)>> =
+        match field.get("paths").filter(|paths| !paths.texts().is_empty()) {
+            Some(paths) => {
+                marks.converted(paths.number, "match.path");
+                paths.texts().iter().map(|text| Some((Path::of(text, by_tilde), paths))).collect()
+            }
+            None => vec![None],
+        };
     let mut out = Vec::new();
     for path in &paths {
         let regex = path.as_ref().is_some_and(|(path, _)| path.is_regex());
         let length = path.as_ref().map_or(0, |(path, _)| path.length());
-        for headers in &combinations {
+        for combination in &combinations {
             let order = (
                 Reverse(kinds),
                 Reverse(usize::from(regex) + 2 * plain_hosts),
@@ -144,13 +159,12 @@ fn candidates_of<'e, 'a>(route: &'e Route<'a>, by_tilde: bool, marks: &mut Marks
                 Reverse(if regex { priority } else { 0 }),
                 Reverse(length),
             );
-            out.push(Candidate { route, path: path.clone(), headers: headers.clone(), order });
+            let headers = combination.clone();
+            out.push(Candidate { route, path: path.clone(), headers, order, lost: lost.clone() });
         }
     }
     out
 }
-
-type Lost<'a> = (&'a Field, String);
 
 fn node<'a>(
     candidate: &Candidate<'_, 'a>,
@@ -160,11 +174,15 @@ fn node<'a>(
     marks: &mut Marks,
 ) -> Result<Node, Lost<'a>> {
     let field = candidate.route.field;
-    let place = place(candidate, &candidate.headers, marks)?;
+    if let Some(lost) = &candidate.lost {
+        return Err(lost.clone());
+    }
+    let place = place(candidate, marks)?;
     if let Some(snis) = field.get("snis") {
         return Err((snis, "routes are not chosen by SNI: use `hosts`".to_owned()));
     }
-    if let Some(headers) = field.get("headers").filter(|_| has_expression(candidate)) {
+    let is_expression = |(_, value): &(String, String)| value.starts_with("~*");
+    if let Some(headers) = field.get("headers").filter(|_| candidate.headers.iter().any(is_expression)) {
         return Err((headers, "routes compare headers with exact values only".to_owned()));
     }
     let mut node = map().with("name", text(name));
@@ -177,26 +195,71 @@ fn node<'a>(
     Ok(sourced(field, node))
 }
 
-/// Whether a header is compared with an expression, `~*…`.
-fn has_expression(candidate: &Candidate<'_, '_>) -> bool {
-    candidate.headers.iter().any(|(_, value)| value.starts_with("~*"))
+/// A route that answers the requests of one that cannot be converted, so that they do not reach a more general route, which may be open.
+/// Where its `match` has no equivalent, it answers all requests that cannot be told from them.
+fn refused(candidate: &Candidate<'_, '_>, name: &str, path: Option<Node>) -> Node {
+    let field = candidate.route.field;
+    let mut whole = match field.get("expression").and_then(Field::text) {
+        Some(expression) => expression::widest(expression),
+        None => map(),
+    };
+    let written = || candidate.path.as_ref().and_then(|(path, _)| path.widest());
+    if let Some(path) = path.or_else(written) {
+        whole.insert("path", path);
+    }
+    let hosts = field.get("hosts").map_or_else(Vec::new, Field::texts);
+    if let Ok(hosts) = hosts.into_iter().map(host).collect::<Result<Vec<_>, _>>()
+        && !hosts.is_empty()
+    {
+        whole.insert("host", list(hosts));
+    }
+    if let Some(methods) = field.get("methods") {
+        whole.insert("methods", list(methods.texts().iter().map(text)));
+    }
+    let plain = candidate.headers.iter().filter(|(_, value)| !value.starts_with("~*"));
+    let headers = plain.fold(map(), |all, (name, value)| all.with(name, text(value)));
+    if !headers.is_empty() {
+        whole.insert("headers", headers);
+    }
+    let node = map().with("name", text(name));
+    let (matches, _) = accepted::widest(whole);
+    let node = if matches.is_empty() { node } else { node.with("match", matches) };
+    sourced(field, node.with("respond", map().with("status", text(503))))
 }
 
-/// A route that answers the requests of one that cannot be converted, so that they do not reach a more general route, which may be open.
-fn closed(candidate: &Candidate<'_, '_>, name: &str) -> Option<Node> {
-    let headers = if has_expression(candidate) { &[] } else { candidate.headers.as_slice() };
-    let place = place(candidate, headers, &mut Marks::default()).ok().filter(|place| !place.is_empty())?;
-    let node = map().with("name", text(name)).with("match", place);
-    Some(sourced(candidate.route.field, node.with("respond", map().with("status", text(503)))))
+/// What a prefix of Kong matches and a path of the gateway does not, `/adminx` for `/admin`, if a route after it that matches it has not
+/// all plugins that restrict this one.
+fn beyond<'a>(
+    candidate: &Candidate<'_, 'a>,
+    later: &[Candidate<'_, 'a>],
+    entities: &Entities<'a>,
+) -> Option<(Node, &'a Field)> {
+    let (path @ Path::Prefix(prefix), written) = candidate.path.as_ref()? else { return None };
+    if prefix.ends_with('/') || candidate.lost.is_some() {
+        return None;
+    }
+    let own = scope::restricting(entities, candidate.route);
+    let less = |other: &&Candidate<'_, 'a>| {
+        let matches = match &other.path {
+            Some((Path::Prefix(other), _)) => {
+                let longer = other.strip_prefix(prefix.as_str());
+                other != prefix && prefix.starts_with(other.as_str())
+                    || longer.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+            }
+            Some((Path::Regex(_), _)) | None => true,
+        };
+        matches && other.lost.is_none() && {
+            let others = scope::restricting(entities, other.route);
+            own.iter().any(|plugin| !others.contains(plugin))
+        }
+    };
+    later.iter().find(less)?;
+    path.longer().map(|node| (node, *written))
 }
 
 /// The `match` of a route.
-fn place<'a>(
-    candidate: &Candidate<'_, 'a>,
-    headers: &[(String, String)],
-    marks: &mut Marks,
-) -> Result<Node, Lost<'a>> {
-    let Candidate { route, path, .. } = candidate;
+fn place<'a>(candidate: &Candidate<'_, 'a>, marks: &mut Marks) -> Result<Node, Lost<'a>> {
+    let Candidate { route, path, headers, .. } = candidate;
     let field = route.field;
     let mut place = map();
     if let Some(hosts) = field.get("hosts") {
@@ -294,6 +357,9 @@ fn action<'a>(
     }
     let (by_key, required) = sections.access.by_key(entities, route);
     let applied = sections.limits.apply(entities, route, by_key, required, marks);
+    if let Some((field, why)) = applied.lost {
+        sections.access.deny(field, &why, &mut fields, marks);
+    }
     if !applied.names.is_empty() {
         fields.push(("limits".to_owned(), list(applied.names)));
         if applied.hides_headers {

@@ -1,6 +1,7 @@
 //! Which plugin of several applies: Kong runs the one with the most specific scope, and no other of its name.
 
 use super::entities::{Entities, Person, Plugin, Route};
+use super::known;
 
 /// The plugin of a name for the requests of a route, of a consumer or of anybody without one of its own.
 pub(super) fn plugin<'e, 'a>(
@@ -26,6 +27,15 @@ pub(super) fn consumers<'e, 'a>(
     own.collect()
 }
 
+/// The numbers of the plugins that restrict the requests of a route.
+pub(super) fn restricting(entities: &Entities<'_>, route: &Route<'_>) -> Vec<usize> {
+    let of_route = |plugin: &&Plugin<'_>| {
+        let person = plugin.consumer.as_ref().and_then(|name| entities.consumer(name));
+        known::restricts(plugin.name) && fits(entities, plugin, route, person)
+    };
+    entities.plugins.iter().filter(of_route).map(|plugin| plugin.field.number).collect()
+}
+
 fn fits(
     entities: &Entities<'_>,
     plugin: &Plugin<'_>,
@@ -42,7 +52,7 @@ fn fits(
     let of_consumer = plugin.consumer.as_ref().is_none_or(|name| {
         consumer.is_some_and(|person| entities.consumer(name).is_some_and(|known| known.name == person.name))
     });
-    of_route && of_service && of_consumer
+    of_route && of_service && of_consumer && plugin.group.is_none()
 }
 
 /// Consumer, route and service together come first, then consumer and route, consumer and service, route and service, consumer, route,

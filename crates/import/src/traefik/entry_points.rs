@@ -1,11 +1,11 @@
 //! Entry points as listeners.
 
 use super::context::texts;
+use crate::accepted;
 use crate::fields::Field;
 use crate::marks::Marks;
 use crate::names::name as valid;
 use crate::report::{Outcome, Source};
-use crate::sections::accepts_listeners;
 use crate::yaml::{Node, boolean, list, map, text};
 
 /// An address for clients.
@@ -110,8 +110,7 @@ impl EntryPoints {
         let listener = |entry: &EntryPoint| {
             map().with("name", text(valid(&entry.name))).with("address", text(&entry.address))
         };
-        let listeners: Vec<_> = self.all.iter().chain([&entry]).map(listener).collect();
-        accepts_listeners(&listeners)?;
+        accepted::top_field("listen", &list(self.all.iter().chain([&entry]).map(listener)))?;
         self.all.push(entry);
         Ok(())
     }
