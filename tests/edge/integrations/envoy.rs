@@ -27,8 +27,10 @@ fn envoy(program: &PathBuf, gateways: &[SocketAddr], api: SocketAddr) -> Proxy {
     let of_tenant = "- actions: [{request_headers: {header_name: x-tenant, descriptor_key: tenant, skip_if_absent: true}}]";
     let change = |text: String| {
         let (head, tail) = text.split_once("              - actions: [{remote_address").unwrap();
-        let text = format!("{head}              {of_tenant}\n              - actions: [{{remote_address{tail}");
-        text.replace("timeout: 0.02s", "timeout: 10s").replace("failure_mode_deny: false", "failure_mode_deny: true")
+        let text =
+            format!("{head}              {of_tenant}\n              - actions: [{{remote_address{tail}");
+        text.replace("timeout: 0.02s", "timeout: 10s")
+            .replace("failure_mode_deny: false", "failure_mode_deny: true")
     };
     Proxy::start(Kind::EnvoyRateLimit, program, gateways, api, &change)
 }
@@ -56,7 +58,9 @@ fn a_file_of_ratelimit_decides_exactly() {
     let load = || Load::at(proxy.address, 50);
     assert_eq!(admitted(&load().target("/limited").send(10_000)), 2_000);
     assert_eq!(api.seen().len(), 2_000, "no other request reaches the API");
-    let ask = |target: &str, tenant: &str| Client::connect(proxy.address).ask("GET", target, &[("x-tenant", tenant)]);
+    let ask = |target: &str, tenant: &str| {
+        Client::connect(proxy.address).ask("GET", target, &[("x-tenant", tenant)])
+    };
     let statuses = |target: &str, tenant: &str, count: usize| -> Vec<u16> {
         (0..count).map(|_| ask(target, tenant).status).collect()
     };
@@ -92,7 +96,10 @@ fn two_gateways_decide_exactly_and_outlive_their_store() {
     let load = |tenant: &str| Load::at(proxy.address, 50).target("/other").header("x-tenant", tenant);
     assert_eq!(admitted(&load("acme").send(3_000)), 1_000);
     let decided = |gateway: &Gateway| {
-        gateway.metric("sluicegate_limit_decisions_total", &[("limit", "rls.web.tenant"), ("outcome", "admitted")])
+        gateway.metric(
+            "sluicegate_limit_decisions_total",
+            &[("limit", "rls.web.tenant"), ("outcome", "admitted")],
+        )
     };
     assert!(fleet.iter().all(|gateway| decided(gateway) > 0.0), "both are asked");
     let before = admitted(&load("beta").send(400));
@@ -113,7 +120,7 @@ fn two_gateways_decide_exactly_and_outlive_their_store() {
 fn external_authorization_works_over_http() {
     let Some(program) = Kind::EnvoyAuthz.program() else { return };
     let page = Page::read(Kind::EnvoyAuthz.page());
-    let (api, gateway) = (api(), Gateway::start(&gateway_file(&page, "")));
+    let (api, gateway) = (api(), Gateway::start(&gateway_file(&page, &page.part("client_ip: {depth: 2}"))));
     let change = |text: String| {
         let grpc = "grpc_service: {envoy_grpc: {cluster_name: sluicegate}, timeout: 0.2s}";
         let indented = page.part("http_service:").trim_end().replace('\n', "\n              ");

@@ -37,7 +37,9 @@ impl Page {
     /// The file whose name is in a comment in the first line of a block.
     #[track_caller]
     pub(super) fn file(&self, name: &str) -> String {
-        self.block(|first| first.split_once(' ').is_some_and(|(mark, rest)| rest == name && matches!(mark, "#" | "--")))
+        self.block(|first| {
+            first.split_once(' ').is_some_and(|(mark, rest)| rest == name && matches!(mark, "#" | "--"))
+        })
     }
 
     /// The block that begins with this line.
@@ -48,8 +50,11 @@ impl Page {
 
     #[track_caller]
     fn block(&self, is_wanted: impl Fn(&str) -> bool) -> String {
-        let mut found = self.blocks.iter().filter(|(_, lines)| lines.first().is_some_and(|line| is_wanted(line)));
-        let (Some((_, lines)), None) = (found.next(), found.next()) else { panic!("not one such block in {}", self.name) };
+        let mut found =
+            self.blocks.iter().filter(|(_, lines)| lines.first().is_some_and(|line| is_wanted(line)));
+        let (Some((_, lines)), None) = (found.next(), found.next()) else {
+            panic!("not one such block in {}", self.name)
+        };
         lines.join("\n") + "\n"
     }
 
@@ -73,7 +78,9 @@ impl Page {
                 let shown = after.iter().take_while(|line| !line.starts_with("$ ")).count();
                 let (shown, next) = after.split_at(shown);
                 let command = own(command.strip_prefix("$ ").expect("a block begins with a command"));
-                let mut run = || shell.run(&command).into_iter().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+                let mut run = || {
+                    shell.run(&command).into_iter().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
+                };
                 let mut printed = run();
                 if command.contains("/metrics") {
                     // Counts are exposed a moment later than a request is answered.

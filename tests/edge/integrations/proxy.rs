@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 use super::page::Page;
-use crate::harness::{ReservedPort, deadline, until};
+use crate::harness::{Client, ReservedPort, deadline, until};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -49,7 +49,10 @@ impl Kind {
         let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
         let found = folders.map(|folder| folder.join(name)).find(|file| file.is_file());
         if found.is_none() {
-            eprintln!("SKIPPED: there is no {name} ({source}); docs/integrations/{}.md was not tried", self.page());
+            eprintln!(
+                "SKIPPED: there is no {name} ({source}); docs/integrations/{}.md was not tried",
+                self.page()
+            );
         }
         found
     }
@@ -92,11 +95,13 @@ impl Proxy {
                 let entry = format!("{{address: \"{address}\", reusePort: true}}");
                 let quiet = "global: {checkNewVersion: false, sendAnonymousUsage: false}\n";
                 write("traefik.yaml", own("traefik.yaml").replace("{address: \":8080\"}", &entry) + quiet);
-                write("dynamic.yaml", own("dynamic.yaml"));
+                let ready = "  routers:\n    ready: {rule: \"Path(`/ready`)\", service: api}\n";
+                write("dynamic.yaml", own("dynamic.yaml").replace("  routers:\n", ready));
                 command.arg("--configFile=traefik.yaml");
             }
             Kind::Caddy => {
-                let options = "{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n\tdefault_bind 127.0.0.1\n}\n";
+                let options =
+                    "{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n\tdefault_bind 127.0.0.1\n}\n";
                 let site = own("Caddyfile").replace(":8080 {", &format!(":{} {{", address.port()));
                 write("Caddyfile", options.to_owned() + &site);
                 command.args(["run", "--config", "Caddyfile"]);
@@ -109,8 +114,19 @@ impl Proxy {
             }
             Kind::EnvoyAuthz | Kind::EnvoyRateLimit => {
                 let listen = format!("{{address: {}, port_value: {}}}", address.ip(), address.port());
-                write("envoy.yaml", own("envoy.yaml").replace("{address: 0.0.0.0, port_value: 8080}", &listen));
-                command.args(["-c", "envoy.yaml", "--disable-hot-restart", "--concurrency", "2", "-l", "error"]);
+                write(
+                    "envoy.yaml",
+                    own("envoy.yaml").replace("{address: 0.0.0.0, port_value: 8080}", &listen),
+                );
+                command.args([
+                    "-c",
+                    "envoy.yaml",
+                    "--disable-hot-restart",
+                    "--concurrency",
+                    "2",
+                    "-l",
+                    "error",
+                ]);
             }
         }
         let log = folder.path().join("log");
@@ -126,6 +142,12 @@ impl Proxy {
             }
             TcpStream::connect_timeout(&address, deadline()).ok()
         });
+        if kind == Kind::Traefik {
+            // It listens before it has read its routers.
+            until("Traefik has its routers", || {
+                (Client::connect(address).get("/ready").status == 200).then_some(())
+            });
+        }
         proxy
     }
 }
@@ -142,8 +164,11 @@ fn addresses(text: &str, gateways: &[SocketAddr], api: SocketAddr) -> String {
     let of_envoy = |port: u16| format!("{{address: 127.0.0.1, port_value: {port}}}");
     let mut all = String::new();
     for line in text.lines() {
-        let line = line.replace("127.0.0.1:9000", &api.to_string()).replace(&of_envoy(9000), &of_envoy(api.port()));
-        let is_server = ["server 127.0.0.1:8081;", "- {endpoint: "].iter().any(|start| line.trim_start().starts_with(start));
+        let line =
+            line.replace("127.0.0.1:9000", &api.to_string()).replace(&of_envoy(9000), &of_envoy(api.port()));
+        let is_server = ["server 127.0.0.1:8081;", "- {endpoint: "]
+            .iter()
+            .any(|start| line.trim_start().starts_with(start));
         for gateway in &gateways[..if is_server { gateways.len() } else { 1 }] {
             let line = line.replace("127.0.0.1:8081", &gateway.to_string());
             all += &(line.replace(&of_envoy(8081), &of_envoy(gateway.port())) + "\n");
