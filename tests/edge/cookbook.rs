@@ -50,7 +50,7 @@ fn blocks(lines: &[String]) -> Vec<Block> {
 }
 
 /// Whether this is printed where a page shows that.
-fn prints(shown: &[String], printed: &[String]) -> bool {
+pub(crate) fn prints(shown: &[String], printed: &[String]) -> bool {
     let Some((first, shown)) = shown.split_first() else { return printed.is_empty() };
     if first == "..." {
         return (0..=printed.len()).any(|from| prints(shown, &printed[from..]));

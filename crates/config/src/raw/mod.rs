@@ -95,8 +95,7 @@ mapping! {
         /// The APIs behind the gateway, by name.
         #[schemars(extend("propertyNames" = hints::names()))]
         upstreams: Named<RawUpstream>,
-        /// The routes. The first route that matches a request is used.
-        #[schemars(required)]
+        /// The routes. The first route that matches a request is used. Required, unless all listeners have `serve: rls`.
         routes: Vec<RawRoute>,
         /// The rate limit headers of responses: a list of families (x-ratelimit, ietf, retry-after), or {families, upstream}. Default: all.
         headers: RawHeaders,

@@ -64,11 +64,18 @@ pub(super) fn served(
     Some(ServedConfig { protocol: protocol?, callers, deny_status })
 }
 
+fn is_rls(listener: &ListenerConfig) -> bool {
+    listener.served.as_ref().is_some_and(|served| served.protocol == ServedProtocol::Rls)
+}
+
+/// Whether no listener has a use for routes: all have `serve: rls`.
+pub(super) fn only_rls(listeners: &Section<ListenerConfig>) -> bool {
+    let mut all = listeners.valid().map(|(_, listener)| listener).peekable();
+    listeners.is_complete() && all.peek().is_some() && all.all(is_rls)
+}
+
 /// Reports a listener with `serve: rls` without limits, and limits that no listener serves.
 pub(super) fn check_rls(raw: &RawConfig, listeners: &Section<ListenerConfig>, report: &mut Report) {
-    let is_rls = |listener: &ListenerConfig| {
-        listener.served.as_ref().is_some_and(|served| served.protocol == ServedProtocol::Rls)
-    };
     let served = listeners.valid().find(|(_, listener)| is_rls(listener));
     match (served, &raw.rls) {
         (Some((name, _)), None) if !is_wrong!(raw, rls) => report.error(
