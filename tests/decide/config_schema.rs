@@ -17,6 +17,13 @@ use sluicegate_gateway::resources::{Loaded, parse};
 /// Words of messages about what no schema can know, and why.
 const BEYOND: &[(&str, &str)] = &[
     ("a priority cannot be in", "names that mean something else"),
+    ("has no effect w", "fields that depend on others"),
+    ("cannot have `proxy_protocol`", "fields that depend on others"),
+    ("cannot decide by the limit", "fields that depend on others"),
+    ("does not answer requests itself", "fields that depend on others"),
+    ("could be a limit of the files", "fields that depend on others"),
+    ("in the name of the file", "files"),
+    ("several files have the domain", "files"),
     ("`penalty` and", "fields that depend on others"),
     ("the bucket would hold", "fields that depend on others"),
     ("`queue` and", "fields that depend on others"),

@@ -1,4 +1,4 @@
-//! Listeners that decide for other proxies by HTTP: `serve: check`, and `serve: ext_authz` without gRPC. The routes and limits of
+//! Listeners that decide for other proxies by HTTP: `serve: check`, and `serve: ext_authz_http`. The routes and limits of
 //! the described request decide, never those of the question.
 
 use serde_json::{Value, json};
@@ -336,7 +336,7 @@ fn no_spelling_of_a_path_evades_its_limits() {
         let decision =
             |answer: &Response| (answer.status, answer.header("ratelimit-policy").map(str::to_owned));
         assert_eq!(decision(&asked), decision(&direct), "{path}");
-        let is_counted = asked.header("ratelimit-policy").is_some_and(|policy| policy.contains("logins"));
+        let is_counted = asked.header("ratelimit").is_some_and(|limit| limit.contains("logins"));
         assert!(is_counted || !of_login.contains(&path), "{path}: {asked:?}");
     }
 }
@@ -402,7 +402,7 @@ fn external_authorization_over_http_is_the_request_itself() {
     let file = format!(
         "{}limits: {{one: {{key: [ip, method, path, host], rate: 1/day}}}}\nroutes:\n- {{name: gone, match: {{path: /gone}}, respond: \
          {{status: 451}}}}\n- {{name: all, match: {{path: /*, methods: [GET, POST]}}, respond: {{status: 200}}, limits: [one]}}\n",
-        LISTEN.replace("serve: check", "serve: ext_authz")
+        LISTEN.replace("serve: check", "serve: ext_authz_http")
     );
     let gateway = Gateway::start(&file);
     let mut client = Client::connect(gateway.edge2);

@@ -148,6 +148,8 @@ kinds! {
     Share => text(SHARE, &["10%", "0.1%"]);
     /// A key of limits.
     Key => text(&key(), &["ip", "api_key | ip", "header:X-Tenant", "path:id"]);
+    /// An address or a network.
+    Network => text(&network(), &["192.0.2.7", "10.0.0.0/8", "2001:db8::/32"]);
     /// An address with a port.
     Address => text(&address(), &["0.0.0.0:8080", "[::]:8080", "127.0.0.1:9090"]);
     /// An address with a port, or the path of a Unix socket.

@@ -35,6 +35,7 @@ mapping! {
         serve: RawText,
         /// The addresses and networks of the proxies that may ask, since they name the client. Required with `serve`, unless
         /// `tls.client_ca` identifies them.
+        #[schemars(with = "Option<Vec<hints::Network>>")]
         callers: Vec<At<RawText>>,
         /// With `serve: check` and the two kinds of ext_authz: the status of refusals, from 400 to 599, in place of their own.
         /// nginx accepts only 401 and 403.

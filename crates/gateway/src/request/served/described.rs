@@ -52,18 +52,17 @@ impl Described {
         Self::of(view, head)
     }
 
-    /// The request as it came in from `peer`. Envoy adds its own address behind that of the client; it is skipped.
+    /// The request as it came in.
     ///
     /// # Errors
     /// If the header of the client address does not name the client.
-    pub(super) fn as_it_is(view: &View, head: &RequestHead, peer: IpAddr) -> Result<Self, LocalError> {
+    pub(super) fn as_it_is(view: &View, head: &RequestHead) -> Result<Self, LocalError> {
         if !head.target.path().starts_with('/') {
             return Err(LocalError::Malformed("the request has no path"));
         }
         let host = host_of(head).ok_or(LocalError::Malformed("the request names no host"))?;
         let mut headers = headers_of(&head.headers);
         headers.insert(header::HOST, host);
-        without_last(&mut headers, peer);
         let target = head.target.in_origin_form();
         let head = RequestHead { method: head.method.clone(), target, version: Version::HTTP_11, headers };
         Self::of(view, head)
@@ -89,22 +88,6 @@ fn headers_of(headers: &Headers) -> Headers {
     let mut all = headers.clone();
     all.remove_all(&OF_QUESTION);
     all
-}
-
-/// Removes the last address of X-Forwarded-For if it is `peer`.
-fn without_last(headers: &mut Headers, peer: IpAddr) {
-    const NAME: &str = "x-forwarded-for";
-    let lines: Vec<Vec<u8>> = headers.get_all(NAME).map(<[u8]>::to_vec).collect();
-    let Some((last, before)) = lines.split_last() else { return };
-    let Ok(last) = std::str::from_utf8(last) else { return };
-    let (rest, address) = last.rsplit_once(',').map_or(("", last), |(rest, address)| (rest, address));
-    if address.trim().parse::<IpAddr>().is_ok_and(|address| address.to_canonical() == peer) {
-        headers.remove(NAME);
-        before.iter().for_each(|line| headers.append(NAME, line));
-        if !rest.trim().is_empty() {
-            headers.append(NAME, rest.trim_end());
-        }
-    }
 }
 
 /// The host that a request names.

@@ -62,7 +62,7 @@ impl Call<'_> {
             ServedProtocol::ExtAuthz => return self.authorize(config, head, body).await,
             _ if !self.is_allowed(config) => Err(LocalError::CallerDenied),
             ServedProtocol::Check => Described::by_headers(self.view, head),
-            ServedProtocol::ExtAuthzHttp => Described::as_it_is(self.view, head, self.connection.peer_ip()),
+            ServedProtocol::ExtAuthzHttp => Described::as_it_is(self.view, head),
         };
         match described {
             Err(error) => self.refuse(head, error),
