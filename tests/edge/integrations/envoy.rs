@@ -1,7 +1,7 @@
 //! The real Envoy, whose filter `ratelimit` asks the gateway.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 
 use super::page::Page;
 use super::proxy::{Kind, Proxy};
@@ -23,7 +23,7 @@ fn file(more: &str) -> String {
 
 /// Envoy with a descriptor for the header X-Tenant. It waits longer than usual, because a test may have a busy machine, and an
 /// error of the gateway would be seen as 500.
-fn envoy(program: &PathBuf, gateways: &[SocketAddr], api: SocketAddr) -> Proxy {
+fn envoy(program: &Path, gateways: &[SocketAddr], api: SocketAddr) -> Proxy {
     let of_tenant = "- actions: [{request_headers: {header_name: x-tenant, descriptor_key: tenant, skip_if_absent: true}}]";
     let change = |text: String| {
         let (head, tail) = text.split_once("              - actions: [{remote_address").unwrap();
@@ -120,7 +120,9 @@ fn two_gateways_decide_exactly_and_outlive_their_store() {
 fn external_authorization_works_over_http() {
     let Some(program) = Kind::EnvoyAuthz.program() else { return };
     let page = Page::read(Kind::EnvoyAuthz.page());
-    let (api, gateway) = (api(), Gateway::start(&gateway_file(&page, &page.part("client_ip: {depth: 2}"))));
+    let file = gateway_file(&page, &page.part("client_ip: {depth: 2}"));
+    let file = file.replace("serve: ext_authz", "serve: ext_authz_http");
+    let (api, gateway) = (api(), Gateway::start(&file));
     let change = |text: String| {
         let grpc = "grpc_service: {envoy_grpc: {cluster_name: sluicegate}, timeout: 0.2s}";
         let indented = page.part("http_service:").trim_end().replace('\n', "\n              ");

@@ -95,7 +95,8 @@ impl Proxy {
                 let entry = format!("{{address: \"{address}\", reusePort: true}}");
                 let quiet = "global: {checkNewVersion: false, sendAnonymousUsage: false}\n";
                 write("traefik.yaml", own("traefik.yaml").replace("{address: \":8080\"}", &entry) + quiet);
-                let ready = "  routers:\n    ready: {rule: \"Path(`/ready`)\", service: api}\n";
+                let ready =
+                    "  routers:\n    ready: {rule: \"Path(`/ready`)\", priority: 1000, service: api}\n";
                 write("dynamic.yaml", own("dynamic.yaml").replace("  routers:\n", ready));
                 command.arg("--configFile=traefik.yaml");
             }

@@ -6,6 +6,7 @@ mod grpc;
 mod rls;
 mod rls_counting;
 mod rls_decision;
+mod rls_item;
 
 use std::pin::pin;
 use std::rc::Rc;

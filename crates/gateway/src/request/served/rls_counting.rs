@@ -9,7 +9,7 @@ use sluicegate_rls::plan::{Ask as Asked, Outcome};
 use sluicegate_rls::wire::ratelimit::Unit;
 use sluicegate_rls::wire::status::Status;
 
-use super::rls_decision::{Decider, Item, Judged};
+use super::rls_item::{Decider, Item, Judged};
 use crate::limit::{Ask, Decided, SelectedLimit};
 use crate::request::View;
 use crate::request::limit_selection::LimitSelection;

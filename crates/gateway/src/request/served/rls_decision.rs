@@ -12,33 +12,11 @@ use sluicegate_rls::wire::status::{Code as GrpcCode, Status};
 use sluicegate_route::keys;
 
 use super::rls_counting::{decide_all, decide_each};
+use super::rls_item::{Decider, Item, Judged};
 use crate::limit::{Ask, Limit, SelectedLimit};
 use crate::request::View;
 use crate::resources::{MAX_HITS, RlsLimits};
 use crate::respond::rls_refusal;
-
-/// What decides about one descriptor.
-pub(super) enum Decider<'s> {
-    /// A limit of 0: hits are refused, until the unit ends.
-    Zero(Unit),
-    Limit(SelectedLimit<'s>),
-}
-
-/// A descriptor, and what decides about it.
-pub(super) struct Item<'s, 'p> {
-    pub(super) decider: Decider<'s>,
-    pub(super) asked: &'p Asked,
-    /// Whether a refusal of its limit refuses no request by itself.
-    pub(super) is_advisory: bool,
-}
-
-/// What was decided about a descriptor.
-#[derive(Clone, Copy)]
-pub(super) struct Judged {
-    pub(super) outcome: Outcome,
-    /// The time after which the same hits are admitted; `None` if they are now, or never.
-    pub(super) wait: Option<Span>,
-}
 
 /// The response to a request, which arrived at `now`.
 ///
