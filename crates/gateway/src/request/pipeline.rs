@@ -1,7 +1,7 @@
 //! Start reading here. What happens to a request: match, authenticate, select limits, decide, forward or answer, settle.
 //!
 //! [`Matching`] does the first three, without a socket. [`respond`] does all of them but the last, which happens when the
-//! [`RequestContext`] is dropped. [`check`] stops after the decision. [`evaluate`] decides a request with the counters of this process.
+//! [`RequestContext`] is dropped. `check` stops after the decision. [`evaluate`] decides a request with the counters of this process.
 
 use http::StatusCode;
 use sluicegate_limiter::Time;
