@@ -74,7 +74,7 @@ fn main() {
         for routes in SIZES {
             let config = config(by, routes);
             let begun = Instant::now();
-            let table = RouteTable::new(&config.routes, &config.upstreams);
+            let table = RouteTable::new(&config);
             let built = begun.elapsed().as_secs_f64() * 1e3;
             let scattered = |n: usize| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
             let there: Vec<_> = (0..REQUESTS).map(|n| place(by, scattered(n) % routes)).collect();

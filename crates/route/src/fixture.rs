@@ -18,9 +18,10 @@ pub(super) struct Request {
     pub(super) path: String,
 }
 
-/// A configuration of these routes, which may use the upstreams `u0` to `u3`: each has a server in common with the next.
+/// A configuration of these routes, which may use the upstreams `u0` to `u3`: each has a server in common with the next. The
+/// second listener decides for another proxy.
 pub(super) fn config(routes: &[String]) -> Arc<Config> {
-    let mut text = "listen: [127.0.0.1:8080]\nlimits: {one: {key: ip, rate: 1/s}}\nupstreams:\n".to_owned();
+    let mut text = "listen: [127.0.0.1:8080, {address: 127.0.0.1:8081, serve: check, callers: [127.0.0.1]}]\nlimits: {one: {key: ip, rate: 1/s}}\nupstreams:\n".to_owned();
     for n in 0..4 {
         text += &format!("  u{n}: {{servers: ['http://h{n}:80', 'http://h{}:80']}}\n", n + 1);
     }
@@ -65,7 +66,9 @@ fn route() -> impl Strategy<Value = String> {
     let paths = prop_oneof![1 => Just(vec![]), 6 => vec(paths, 1..3)];
     let methods = select(vec!["", ", methods: GET", ", methods: [POST, PUT]", ", spelling: exact"]);
     let limits = select(vec!["", ", limits: [one]"]);
-    (hosts, paths, methods, limits, 0..4_u8).prop_map(|(hosts, paths, more, limits, upstream)| {
+    let upstream = (0..4_u8).prop_map(|upstream| format!("upstream: u{upstream}"));
+    let action = prop_oneof![6 => upstream, 1 => Just("respond: {status: 200}".to_owned())];
+    (hosts, paths, methods, limits, action).prop_map(|(hosts, paths, more, limits, action)| {
         let of = |field: &str, items: Vec<String>| match items.is_empty() {
             true => String::new(),
             false => format!("{field}: {}, ", list(items)),
@@ -73,7 +76,7 @@ fn route() -> impl Strategy<Value = String> {
         let matches = of("host", hosts) + &of("path", paths);
         let more =
             if matches.is_empty() { more.trim_start_matches(", ") } else { &more[more.len().min(2)..] };
-        format!("{{match: {{{matches}{more}}}, upstream: u{upstream}{limits}}}")
+        format!("{{match: {{{matches}{more}}}, {action}{limits}}}")
     })
 }
 

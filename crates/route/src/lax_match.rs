@@ -1,7 +1,8 @@
 //! Loose matches: earlier routes whose paths a lenient server could take the path of a request for.
 //!
 //! A request is forwarded by the route that it matches. If an earlier route with a similar path has the same servers, the
-//! upstream may take one path for the other. Then the limits of the earlier route apply too.
+//! upstream may take one path for the other. Then the limits of the earlier route apply too. Where another proxy asks for a
+//! decision, it forwards all requests itself, so all routes may lead to the same servers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -36,19 +37,26 @@ pub(super) struct LaxTable {
     tree: Tree<usize>,
     /// The length of the longest core: only so much of a segment is looked up.
     longest: usize,
-    /// For each upstream the sorted numbers of its servers.
-    servers: Vec<Box<[usize]>>,
-    /// For each route its upstream; `None` if no guard with one of the same servers precedes it.
-    reach: Vec<Option<usize>>,
+    destinations: Destinations,
+    /// For each route whether a guard with one of the same servers precedes it.
+    is_reached: Vec<bool>,
     /// Whether a guard has a path that is not plain, or an expression, so that a plain path may match it loosely.
     has_unusual_guard: bool,
+}
+
+/// Where the requests of routes go.
+#[derive(Debug)]
+pub(super) struct Destinations {
+    /// For each route the index of its upstream; `None` if its requests stay here.
+    upstreams: Vec<Option<usize>>,
+    /// For each upstream the sorted numbers of its servers; servers with the same address have the same number.
+    servers: Vec<Box<[usize]>>,
 }
 
 /// One path of a route that has limits or lists.
 #[derive(Debug)]
 struct Guard {
     route: usize,
-    upstream: usize,
     pattern: PathPattern,
     /// The core of each literal of the pattern.
     cores: Vec<Option<String>>,
@@ -64,39 +72,36 @@ struct Part<'a> {
 
 impl LaxTable {
     /// The table of these routes. `named` are the numbers of the hosts of each route.
-    pub(super) fn new(routes: &[RouteConfig], upstreams: &[UpstreamConfig], named: &[Box<[usize]>]) -> Self {
+    pub(super) fn new(routes: &[RouteConfig], destinations: Destinations, named: &[Box<[usize]>]) -> Self {
         let mut guards = Vec::new();
         let mut regexes = Vec::new();
         for (route, config) in routes.iter().enumerate() {
             let is_unlimited =
                 config.limits.is_empty() && config.access.deny.is_empty() && config.access.allow.is_empty();
-            let Action::Forward { upstream, .. } = &config.action else { continue };
-            if is_unlimited || config.matches.exact_spelling {
+            if is_unlimited || config.matches.exact_spelling || destinations.upstreams[route].is_none() {
                 continue;
             }
             let paths = &config.matches.paths;
-            guards.extend(paths.patterns.iter().map(|pattern| Guard::new(route, upstream.index, pattern)));
-            regexes.extend(RegexGuard::new(route, upstream.index, paths));
+            guards.extend(paths.patterns.iter().map(|pattern| Guard::new(route, pattern)));
+            regexes.extend(RegexGuard::new(route, paths));
         }
         let mut tree = Tree::new();
         for (index, guard) in guards.iter().enumerate() {
             tree.insert(guard.cores.iter().map(Option::as_deref), guard.pattern.end(), index);
         }
         tree.index_by_host(|guard: usize| &named[guards[guard].route]);
-        let servers = numbered(upstreams);
-        let places = guards.iter().map(|guard| (guard.route, guard.upstream));
-        let places = places.chain(regexes.iter().map(|guard| (guard.route, guard.upstream)));
-        let reach = reach(routes, places.collect(), &servers);
+        let guarding = guards.iter().map(|guard| guard.route).chain(regexes.iter().map(|guard| guard.route));
+        let is_reached = destinations.reached_after(guarding.collect());
         let has_unusual_guard =
             !regexes.is_empty() || guards.iter().any(|guard| !is_plain(&guard.pattern.bare()));
         let cores = guards.iter().flat_map(|guard| &guard.cores).flatten();
         let longest = cores.map(String::len).max().unwrap_or_default();
-        Self { guards, regexes, tree, longest, servers, reach, has_unusual_guard }
+        Self { guards, regexes, tree, longest, destinations, is_reached, has_unusual_guard }
     }
 
     /// Whether a request of the route `found` may match a guard loosely. `plain` says whether its path is plain.
     pub(super) fn concerns(&self, found: usize, plain: bool) -> bool {
-        (self.has_unusual_guard || !plain) && self.reach[found].is_some()
+        (self.has_unusual_guard || !plain) && self.is_reached[found]
     }
 
     /// The guards before the route `found` that the path matches loosely: each route once, in order. `hosts` are the hosts that
@@ -109,14 +114,16 @@ impl LaxTable {
         takes: impl Fn(usize) -> bool,
     ) -> Vec<LaxMatch<'a>> {
         let mut matches = Vec::new();
-        let Some(own) = self.reach[found] else { return matches };
+        if !self.is_reached[found] {
+            return matches;
+        }
         let parts = parts(path);
         let all: SmallVec<[&Part<'_>; 8]> = parts.iter().collect();
         let kept: SmallVec<[&Part<'_>; 8]> = parts.iter().filter(|part| !part.droppable).collect();
         let mut fits: SmallVec<[usize; 8]> = SmallVec::new();
         let mut visit = |guard: usize| {
-            let Guard { route, upstream, .. } = self.guards[guard];
-            if route < found && self.shares(own, upstream) {
+            let route = self.guards[guard].route;
+            if route < found && self.destinations.are_shared(found, route) {
                 fits.push(guard);
             }
             route < found
@@ -143,7 +150,7 @@ impl LaxTable {
             let mut readings = None;
             for guard in self.regexes.iter().take_while(|guard| guard.route < found) {
                 let is_known = matches.iter().any(|known: &LaxMatch<'_>| known.route == guard.route);
-                if !is_known && self.shares(own, guard.upstream) && takes(guard.route) {
+                if !is_known && self.destinations.are_shared(found, guard.route) && takes(guard.route) {
                     let readings =
                         readings.get_or_insert_with(|| Readings::of(path, [cores(&all), cores(&kept)]));
                     let path = guard.matches(readings);
@@ -158,53 +165,59 @@ impl LaxTable {
         }
         matches
     }
+}
 
-    /// Whether two upstreams are the same, or have a server in common.
-    fn shares(&self, one: usize, other: usize) -> bool {
+impl Destinations {
+    /// Of routes whose requests this gateway forwards.
+    pub(super) fn of(routes: &[RouteConfig], upstreams: &[UpstreamConfig]) -> Self {
+        let upstream = |route: &RouteConfig| match &route.action {
+            Action::Forward { upstream, .. } => Some(upstream.index),
+            Action::Usage | Action::Respond { .. } | Action::Redirect { .. } => None,
+        };
+        let mut known = HashMap::new();
+        let mut numbers = |upstream: &UpstreamConfig| {
+            let number = |server: &ServerConfig| {
+                let next = known.len();
+                *known.entry(server.authority.clone()).or_insert(next)
+            };
+            let mut servers: Vec<usize> = upstream.servers.iter().map(number).collect();
+            servers.sort_unstable();
+            servers.into_boxed_slice()
+        };
+        Self {
+            upstreams: routes.iter().map(upstream).collect(),
+            servers: upstreams.iter().map(&mut numbers).collect(),
+        }
+    }
+
+    /// Of routes whose requests another proxy forwards: it may have one upstream for all.
+    pub(super) fn behind_a_proxy(routes: &[RouteConfig]) -> Self {
+        Self { upstreams: vec![Some(0); routes.len()], servers: vec![Box::new([0])] }
+    }
+
+    /// Whether the requests of two routes may reach the same server.
+    fn are_shared(&self, one: usize, other: usize) -> bool {
+        let (Some(one), Some(other)) = (self.upstreams[one], self.upstreams[other]) else { return false };
         let others = &self.servers[other];
         one == other || self.servers[one].iter().any(|server| others.binary_search(server).is_ok())
     }
-}
 
-/// For each upstream the sorted numbers of its servers; servers with the same address have the same number.
-fn numbered(upstreams: &[UpstreamConfig]) -> Vec<Box<[usize]>> {
-    let mut known = HashMap::new();
-    let mut numbers = Vec::with_capacity(upstreams.len());
-    for upstream in upstreams {
-        let number = |server: &'_ ServerConfig| {
-            let next = known.len();
-            *known.entry(server.authority.clone()).or_insert(next)
-        };
-        let mut servers: Vec<usize> = upstream.servers.iter().map(number).collect();
-        servers.sort_unstable();
-        numbers.push(servers.into_boxed_slice());
-    }
-    numbers
-}
-
-/// For each route its upstream, if a guard with one of the same servers precedes it. `guards` are their routes and upstreams.
-fn reach(
-    routes: &[RouteConfig],
-    mut guards: Vec<(usize, usize)>,
-    servers: &[Box<[usize]>],
-) -> Vec<Option<usize>> {
-    let count = servers.iter().flatten().max().map_or(0, |last| last + 1);
-    let mut guarded = vec![false; count];
-    guards.sort_unstable();
-    let mut guards = guards.into_iter().peekable();
-    let mut reach = Vec::with_capacity(routes.len());
-    for (index, route) in routes.iter().enumerate() {
-        while let Some((_, upstream)) = guards.next_if(|(route, _)| *route < index) {
-            servers[upstream].iter().for_each(|server| guarded[*server] = true);
-        }
-        reach.push(match &route.action {
-            Action::Forward { upstream, .. } => {
-                servers[upstream.index].iter().any(|server| guarded[*server]).then_some(upstream.index)
+    /// For each route whether one of the guarding routes with one of the same servers precedes it.
+    fn reached_after(&self, mut guarding: Vec<usize>) -> Vec<bool> {
+        let servers =
+            |route: usize| self.upstreams[route].map(|upstream| &*self.servers[upstream]).unwrap_or_default();
+        let count = self.servers.iter().flatten().max().map_or(0, |last| last + 1);
+        let mut guarded = vec![false; count];
+        guarding.sort_unstable();
+        let mut guarding = guarding.into_iter().peekable();
+        let mut is_reached = |route: usize| {
+            while let Some(guard) = guarding.next_if(|guard| *guard < route) {
+                servers(guard).iter().for_each(|server| guarded[*server] = true);
             }
-            Action::Usage | Action::Respond { .. } | Action::Redirect { .. } => None,
-        });
+            servers(route).iter().any(|server| guarded[*server])
+        };
+        (0..self.upstreams.len()).map(&mut is_reached).collect()
     }
-    reach
 }
 
 /// Calls `stem` with each prefix of a core that is followed by a file extension and not longer than `longest`: for `a.b.json`
@@ -220,19 +233,14 @@ fn stems(core: &str, longest: usize, stem: &mut dyn FnMut(&str)) {
 }
 
 impl Guard {
-    fn new(route: usize, upstream: usize, pattern: &PathPattern) -> Self {
+    fn new(route: usize, pattern: &PathPattern) -> Self {
         let core_of = |segment: &Segment| match segment {
             Segment::Literal(name) => {
                 Some(core(name).map_or_else(|| name.to_ascii_lowercase(), Cow::into_owned))
             }
             Segment::Param(_) => None,
         };
-        Self {
-            route,
-            upstream,
-            cores: pattern.segments().iter().map(core_of).collect(),
-            pattern: pattern.clone(),
-        }
+        Self { route, cores: pattern.segments().iter().map(core_of).collect(), pattern: pattern.clone() }
     }
 
     /// The path in the spelling of this guard, if it matches loosely.

@@ -11,7 +11,6 @@ use sluicegate_config::{PathRegex, Paths};
 #[derive(Debug)]
 pub(super) struct RegexGuard {
     pub(super) route: usize,
-    pub(super) upstream: usize,
     regexes: Box<[PathRegex]>,
 }
 
@@ -21,12 +20,8 @@ pub(super) struct Readings<'a>(SmallVec<[Cow<'a, str>; 4]>);
 
 impl RegexGuard {
     /// `None` for a route without expressions.
-    pub(super) fn new(route: usize, upstream: usize, paths: &Paths) -> Option<Self> {
-        (!paths.regexes.is_empty()).then(|| Self {
-            route,
-            upstream,
-            regexes: paths.regexes.as_slice().into(),
-        })
+    pub(super) fn new(route: usize, paths: &Paths) -> Option<Self> {
+        (!paths.regexes.is_empty()).then(|| Self { route, regexes: paths.regexes.as_slice().into() })
     }
 
     /// The front of a reading that one of the expressions matches.
@@ -80,7 +75,7 @@ mod tests {
             format!("{{match: {{path: {{regex: '{regex}'}}}}, upstream: u0, limits: [one]}}"),
             "{upstream: u0}".to_owned(),
         ]);
-        RouteTable::new(&config.routes, &config.upstreams)
+        RouteTable::new(&config)
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! The routes of a snapshot, indexed by path and host.
 
 use super::hosts::{HostIds, Hosts};
-use super::lax_match::LaxTable;
+use super::lax_match::{Destinations, LaxTable};
 use super::query::RouteQuery;
 use super::tree::{FEW, Tree};
 use super::{LaxMatch, preflight};
-use sluicegate_config::{EncodedSlash, Match, Params, PathEnd, PathPattern, RouteConfig, UpstreamConfig};
+use sluicegate_config::{
+    Config, EncodedSlash, ListenerConfig, Match, Params, PathEnd, PathPattern, RouteConfig,
+};
 
 /// The routes in the order of the file.
 #[derive(Debug)]
@@ -22,20 +24,29 @@ pub struct RouteTable {
     regexes: Vec<usize>,
     /// The routes that other spellings of their paths match.
     lax: LaxTable,
+    /// For each listener whether another proxy forwards what its routes admit.
+    is_asked: Vec<bool>,
+    /// The same as `lax`, for these listeners; `None` if there are none.
+    lax_behind_a_proxy: Option<LaxTable>,
 }
 
 impl RouteTable {
-    /// A table of these routes.
-    pub fn new(configs: &[RouteConfig], upstreams: &[UpstreamConfig]) -> Self {
+    /// A table of the routes of a file.
+    pub fn new(config: &Config) -> Self {
+        let configs = &config.routes;
         let routes: Vec<Match> = configs.iter().map(|route| route.matches.clone()).collect();
         let mut hosts = Hosts::default();
         let named: Vec<Box<[usize]>> = routes.iter().map(|route| hosts.numbers(&route.hosts)).collect();
         let patterns: usize =
             routes.iter().map(|route| route.paths.patterns.len().max(1) + route.hosts.len()).sum();
+        let is_asked: Vec<bool> = config.listeners.iter().map(ListenerConfig::is_asked_by_route).collect();
+        let lax_behind_a_proxy = is_asked.contains(&true).then(|| Destinations::behind_a_proxy(configs));
         Self {
             tree: (patterns > FEW).then(|| tree(&routes, &named)),
             regexes: (0..routes.len()).filter(|index| !routes[*index].paths.regexes.is_empty()).collect(),
-            lax: LaxTable::new(configs, upstreams, &named),
+            lax: LaxTable::new(configs, Destinations::of(configs, &config.upstreams), &named),
+            lax_behind_a_proxy: lax_behind_a_proxy.map(|all| LaxTable::new(configs, all, &named)),
+            is_asked,
             encoded_slashes: configs.iter().map(RouteConfig::encoded_slash).collect(),
             hosts,
             named,
@@ -85,12 +96,16 @@ impl RouteTable {
     /// The routes before `found` that match loosely, and whose limits therefore apply too; none if the path is a literal one of
     /// `found`. `plain` says whether the path is [plain](super::is_plain).
     pub fn lax_matches<'a>(&'a self, query: &RouteQuery<'a>, found: usize, plain: bool) -> Vec<LaxMatch<'a>> {
-        if !self.lax.concerns(found, plain) {
+        let lax = match &self.lax_behind_a_proxy {
+            Some(lax) if self.is_asked.get(query.listener) == Some(&true) => lax,
+            _ => &self.lax,
+        };
+        if !lax.concerns(found, plain) {
             return Vec::new();
         }
         let hosts = self.hosts.of(query.host);
         let takes = |route: usize| self.is_at(route, &hosts) && concerns(&self.routes[route], query);
-        let matches = self.lax.find(query.path, found, &hosts, takes);
+        let matches = lax.find(query.path, found, &hosts, takes);
         let is_exact = |path: &PathPattern| path.is_literal() && path.matches(query.path, &mut Params::new());
         if !matches.is_empty() && self.routes[found].paths.patterns.iter().any(is_exact) {
             return Vec::new();

@@ -170,7 +170,7 @@ fn on_store_failure(raw: &RawLimit, shared: Option<bool>, report: &mut Report) -
     if shared == Some(false) {
         let problem = text.problem("`on_store_failure` means nothing for a limit that no store counts");
         report.error(match &raw.scope {
-            Some(_) => problem.help("remove it, or `scope: local`"),
+            Some(_) => problem.help("remove it, or remove `scope: local`"),
             None => problem.help("remove it: without `store` all limits are counted in this process"),
         });
     }

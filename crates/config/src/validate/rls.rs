@@ -46,23 +46,26 @@ pub(super) fn rls(
     let words = [("charge", OverLimit::Charge), ("keep", OverLimit::Keep)];
     let over_limit = raw.over_limit.as_ref();
     let over_limit =
-        over_limit.map_or(Some(OverLimit::Charge), |text| word(text, "over_limit", &words, report))?;
+        over_limit.map_or(Some(OverLimit::Charge), |text| word(text, "over_limit", &words, report));
     let algorithms = ["fixed_window", "token_bucket", "sliding_window"].map(|name| (name, name));
     let algorithm = raw.algorithm.as_ref();
     let algorithm =
-        algorithm.map_or(Some("fixed_window"), |text| word(text, "algorithm", &algorithms, report))?;
+        algorithm.map_or(Some("fixed_window"), |text| word(text, "algorithm", &algorithms, report));
     let text = |value: &str| At { at, value: value.to_owned() };
     let template = RawLimit {
         key: Some(At { at, value: OneOrMany(vec![text("global")]) }),
         rate: Some(text("1/s")),
-        algorithm: Some(text(algorithm)),
+        algorithm: Some(text(algorithm.unwrap_or("fixed_window"))),
         scope: raw.scope.clone(),
         sync: raw.sync.clone(),
         on_store_failure: raw.on_store_failure.clone(),
         max_keys: raw.max_keys.clone(),
         ..RawLimit::empty(at)
     };
-    let mut template = limit(&text("rls"), &template, context, report)?;
+    let template = limit(&text("rls"), &template, context, report);
+    algorithm?;
+    let over_limit = over_limit?;
+    let mut template = template?;
     template.cost = Cost::Hits;
     template.key = KeySpec::new(vec![vec![Part::Descriptor]]);
     let complete = !texts.is_empty() && files.len() == texts.len() && !is_wrong!(raw, files);

@@ -114,10 +114,7 @@ pub(super) fn check_usage(
 fn listener_of<'l>(matches: &Match, listeners: &'l Section<ListenerConfig>) -> Option<&'l ListenerConfig> {
     let is_meant =
         |listener: &ListenerConfig| matches.listener.as_ref().is_none_or(|of| of.name == listener.name);
-    let by_route = |listener: &ListenerConfig| {
-        listener.served.as_ref().is_some_and(|served| served.protocol != ServedProtocol::Rls)
-    };
-    listeners.valid().map(|(_, listener)| listener).find(|one| by_route(one) && is_meant(one))
+    listeners.valid().map(|(_, listener)| listener).find(|one| one.is_asked_by_route() && is_meant(one))
 }
 
 /// Reports a limit of a route that a listener with `serve` cannot decide, because it sees neither the response nor the end

@@ -34,7 +34,7 @@ pub(super) fn sync(
         if shared == Some(false) {
             let problem = text.problem("`sync` means nothing for a limit that no store counts");
             report.error(match &raw.scope {
-                Some(_) => problem.help("remove it, or `scope: local`"),
+                Some(_) => problem.help("remove it, or remove `scope: local`"),
                 None => problem.help("remove it: without `store` all limits are counted in this process"),
             });
         } else if mode == SyncMode::Leased {

@@ -100,8 +100,12 @@ impl RequestContext {
             Some(head) => client_address::resolve(client_ip, lists, peer, &head.headers),
             None => peer,
         };
-        // For nearly all requests without the header, this is a test of one bit.
-        if !trusts_peer && head.is_some_and(|head| head.headers.contains_key(client_ip.header.name())) {
+        // For nearly all requests without the header, this is a test of one bit. A proxy that asks for a decision describes its
+        // client whether or not it is a trusted proxy.
+        let ignored = |head: &RequestHead| {
+            head.headers.contains_key(client_ip.header.name()) && !connection.listener.is_served()
+        };
+        if !trusts_peer && head.is_some_and(ignored) {
             view.process.note_ignored(client_ip.header.name(), peer, now);
         }
         let origin =

@@ -15,7 +15,7 @@ pub use cors::{preflight, share};
 pub use for_proxies::{admitted, call, rls_refusal};
 pub use grpc::is_grpc;
 pub use limits::{LimitResults, RateLimitHeaders, refusal};
-pub use problem::{LocalError, capabilities, fixed, redirect, unavailable};
+pub use problem::{LocalError, capabilities, fixed, redirect, unavailable, with_status};
 pub use queued::{QUEUE_PATH, Queued, json_response, needs_answer, queued};
 pub use ruled_headers::{Combination, RuledHeaders};
 pub use static_headers::{Policies, StaticHeaders};

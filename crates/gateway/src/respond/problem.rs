@@ -331,6 +331,23 @@ pub fn fixed(status: StatusCode, body: Bytes, content_type: impl AsRef<[u8]>) ->
     response
 }
 
+/// The response with another status, which a problem document states, too (RFC 9457, section 3.1.3).
+pub fn with_status(mut response: LocalResponse, status: StatusCode) -> LocalResponse {
+    let is_problem = response.headers.only(header::CONTENT_TYPE) == Some(PROBLEM_JSON.as_bytes());
+    let body = match &response.body {
+        LocalBody::Shared(body) => &body[..],
+        LocalBody::Owned(body) => body,
+        LocalBody::Empty | LocalBody::Grpc(_) => &[],
+    };
+    if let (true, Ok(text)) = (is_problem, std::str::from_utf8(body)) {
+        let member = |status: StatusCode| format!("\"status\":{}", status.as_u16());
+        let text = text.replacen(&member(response.status), &member(status), 1);
+        response.body = LocalBody::Owned(text.into_bytes());
+    }
+    response.status = status;
+    response
+}
+
 /// A redirect.
 pub fn redirect(status: StatusCode, location: &[u8]) -> LocalResponse {
     let mut response = LocalResponse::new(status, LocalBody::Empty);

@@ -197,11 +197,7 @@ impl SnapshotBuilder {
                 before.map(|before| &before.listener_states[..]),
             ),
             flood_limits: Arc::new(flood_limits(&config.h2)),
-            table: kept(
-                same_file,
-                |before| &before.table,
-                || Arc::new(RouteTable::new(&config.routes, &config.upstreams)),
-            ),
+            table: kept(same_file, |before| &before.table, || Arc::new(RouteTable::new(&config))),
             routes: config.routes.iter().enumerate().map(route).collect(),
             limits,
             jwt,

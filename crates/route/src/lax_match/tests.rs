@@ -17,8 +17,9 @@ fn parts_of(matches: LaxMatch<'_>) -> (usize, String, Vec<(String, String)>) {
     (matches.route, matches.path, params.collect())
 }
 
-/// The routes before `found` that forward to one of its servers and guard what the path may be taken for.
-fn slow(config: &Config, request: &Request, found: usize) -> Found {
+/// The routes before `found` that forward to one of its servers, or to what another proxy has behind it, and guard what the path
+/// may be taken for.
+fn slow(config: &Config, request: &Request, listener: usize, found: usize) -> Found {
     let Config { routes, upstreams, .. } = config;
     let servers = |route: &RouteConfig| match &route.action {
         Action::Forward { upstream, .. } => {
@@ -26,6 +27,7 @@ fn slow(config: &Config, request: &Request, found: usize) -> Found {
         }
         _ => Vec::new(),
     };
+    let is_asked = config.listeners[listener].served.is_some();
     let own = servers(&routes[found]);
     let parts = parts(&request.path);
     let all: Vec<&Part<'_>> = parts.iter().collect();
@@ -34,7 +36,7 @@ fn slow(config: &Config, request: &Request, found: usize) -> Found {
         let Match { hosts, methods, exact_spelling, .. } = &route.matches;
         !route.limits.is_empty()
             && !exact_spelling
-            && servers(route).iter().any(|server| own.contains(server))
+            && (is_asked || servers(route).iter().any(|server| own.contains(server)))
             && (hosts.is_empty() || hosts.iter().any(|host| host.matches(request.host)))
             && (methods.is_empty() || methods.contains(&request.method))
     };
@@ -43,10 +45,10 @@ fn slow(config: &Config, request: &Request, found: usize) -> Found {
     let fits = |(index, route): (usize, &RouteConfig)| {
         let paths = &route.matches.paths;
         let by_pattern = paths.patterns.iter().find_map(|path| {
-            let guard = Guard::new(index, 0, path);
+            let guard = Guard::new(index, path);
             guard.matches(&all).or_else(|| guard.matches(&kept)).map(parts_of)
         });
-        let by_regex = || Some((index, RegexGuard::new(index, 0, paths)?.matches(&readings)?, Vec::new()));
+        let by_regex = || Some((index, RegexGuard::new(index, paths)?.matches(&readings)?, Vec::new()));
         by_pattern.or_else(by_regex)
     };
     routes[..found].iter().enumerate().filter(|(_, route)| guards(route)).filter_map(fits).collect()
@@ -60,14 +62,14 @@ proptest! {
         requests in vec(fixture::request(), 30),
     ) {
         let config = fixture::config(&routes);
-        let table = RouteTable::new(&config.routes, &config.upstreams);
+        let table = RouteTable::new(&config);
         for request in &requests {
             let Request { host, method, path } = request;
             let headers = Default::default();
-            let query = RouteQuery { listener: 0, host, method, path, headers: &headers, query: "" };
-            for found in 0..routes.len() {
+            for (found, listener) in (0..routes.len()).flat_map(|found| [(found, 0), (found, 1)]) {
+                let query = RouteQuery { listener, host, method, path, headers: &headers, query: "" };
                 let is_meant = |path: &PathPattern| path.is_literal() && path.matches(&request.path, &mut Params::new());
-                let mut expected = slow(&config, request, found);
+                let mut expected = slow(&config, request, listener, found);
                 if config.routes[found].matches.paths.patterns.iter().any(is_meant) {
                     expected.clear();
                 }
@@ -83,7 +85,7 @@ fn a_name_with_a_format_is_found_at_every_depth_and_a_long_one_costs_nothing() {
     let route = |path: &str, limits| format!("{{match: {{path: {path}}}, upstream: u0{limits}}}");
     let guarded = route("/v1/items", ", limits: [one]");
     let config = fixture::config(&[guarded, route("/*", "")]);
-    let table = RouteTable::new(&config.routes, &config.upstreams);
+    let table = RouteTable::new(&config);
     let matches = |path: &str| {
         let headers = Default::default();
         let query =

@@ -76,7 +76,7 @@ proptest! {
         requests in vec(fixture::request(), 50),
     ) {
         let config = fixture::config(&routes);
-        let table = RouteTable::new(&config.routes, &config.upstreams);
+        let table = RouteTable::new(&config);
         for request in &requests {
             prop_assert_eq!(fast(&table, request), slow(&config.routes, request), "{:?}", request);
         }
@@ -86,7 +86,7 @@ proptest! {
 fn many(route: impl Fn(usize) -> String) -> RouteTable {
     let routes: Vec<String> = (0..40).map(route).collect();
     let config = fixture::config(&routes);
-    RouteTable::new(&config.routes, &config.upstreams)
+    RouteTable::new(&config)
 }
 
 fn index(table: &RouteTable, host: &'static str, path: &str) -> Option<usize> {
@@ -124,7 +124,7 @@ fn a_route_without_paths_has_no_parameters_of_another() {
         "{match: {path: '/users/{id}', methods: POST}, respond: {status: 200}}".to_owned(),
         "{respond: {status: 200}}".to_owned(),
     ]);
-    let table = RouteTable::new(&config.routes, &config.upstreams);
+    let table = RouteTable::new(&config);
     let request = Request { host: "x", method: Method::GET, path: "/users/7".to_owned() };
     assert_eq!(fast(&table, &request), Some((1, Vec::new())));
 }
@@ -159,7 +159,7 @@ fn a_route_with_a_query_takes_only_requests_that_have_it() {
     for fillers in [0, 20] {
         routes.extend((0..fillers).map(|n| format!("{{match: {{path: /r{n}}}, respond: {{status: 200}}}}")));
         let config = fixture::config(&routes);
-        let table = RouteTable::new(&config.routes, &config.upstreams);
+        let table = RouteTable::new(&config);
         let headers = Default::default();
         for (query, expected) in [
             ("export=csv&all", Some(0)),

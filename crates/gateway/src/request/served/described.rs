@@ -41,7 +41,7 @@ impl Described {
             "X-Forwarded-Uri does not give the path and query of the request",
         ))?;
         let host = match headers.contains_key(HOST) {
-            true => headers.only(HOST),
+            true => headers.only(HOST).filter(|host| !host.is_empty()),
             false => host_of(head),
         };
         let host =

@@ -16,7 +16,7 @@ use http::{Method, StatusCode, header};
 use self::described::Described;
 use super::response_body::Response;
 use super::{RequestContext, View, pipeline};
-use crate::respond::LocalError;
+use crate::respond::{LocalError, with_status};
 use sluicegate_base::message::{LocalBody, LocalResponse};
 use sluicegate_config::{ServedConfig, ServedProtocol};
 use sluicegate_downstream::worker_state::Deadline;
@@ -181,11 +181,10 @@ fn without_grpc(mut response: LocalResponse) -> LocalResponse {
 
 /// The response with the status that the configuration gives to those that are not admitted. 401 stays, because it asks for
 /// credentials.
-fn with_deny_status(mut response: LocalResponse, status: Option<StatusCode>) -> LocalResponse {
-    if let Some(status) = status.filter(|_| !response.status.is_success())
-        && response.status != StatusCode::UNAUTHORIZED
-    {
-        response.status = status;
+fn with_deny_status(response: LocalResponse, status: Option<StatusCode>) -> LocalResponse {
+    let is_replaced = !response.status.is_success() && response.status != StatusCode::UNAUTHORIZED;
+    match status.filter(|_| is_replaced) {
+        Some(status) => with_status(response, status),
+        None => response,
     }
-    response
 }
