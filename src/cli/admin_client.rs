@@ -147,8 +147,20 @@ impl AdminClient {
         condition: Option<&str>,
         body: &str,
     ) -> Result<Reply, String> {
-        self.exchange(method, path, condition, body)
-            .map_err(|error| format!("cannot reach the admin API at http://{}: {error}", self.host))
+        let reply = self
+            .exchange(method, path, condition, body)
+            .map_err(|error| format!("cannot reach the admin API at http://{}: {error}", self.host))?;
+        match (reply.status, &self.token) {
+            (401, None) => Err(format!(
+                "the admin API at http://{} needs a token for this: --token, or the variable SLUICEGATE_ADMIN_TOKEN",
+                self.host
+            )),
+            (401, Some(_)) => Err(format!(
+                "the admin API at http://{} does not know this token (--token, or the variable SLUICEGATE_ADMIN_TOKEN)",
+                self.host
+            )),
+            _ => Ok(reply),
+        }
     }
 
     fn exchange(

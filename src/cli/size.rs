@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use serde_json::json;
-use sluicegate_config::{Mistake, grouped, parse_count, parse_rate};
+use sluicegate_config::{Mistake, grouped, parse_bytes, parse_count, parse_rate};
 use sluicegate_limiter::Rate;
 
 use super::output::{INVALID, fail, print_and_exit};
@@ -38,8 +38,8 @@ pub(super) struct Args {
     /// Requests that wait in a queue at most (`queue` of a limit)
     #[arg(long, value_name = "COUNT", value_parser = count)]
     queued: Option<u64>,
-    /// Bytes of the body of such a request
-    #[arg(long, value_name = "BYTES", default_value_t = 1_000, requires = "queued")]
+    /// Bytes of the body of such a request, such as 2000 or 64KiB
+    #[arg(long, value_name = "BYTES", default_value_t = 1_000, value_parser = bytes, requires = "queued")]
     queued_bytes: u64,
     #[command(flatten)]
     figures: Options,
@@ -62,7 +62,7 @@ struct Options {
     #[arg(long, value_name = "US", default_value_t = Figures::default().store_us, value_parser = positive)]
     store_us: f64,
     /// Bytes of a key in the store
-    #[arg(long, value_name = "BYTES", default_value_t = Figures::default().key_bytes)]
+    #[arg(long, value_name = "BYTES", default_value_t = Figures::default().key_bytes, value_parser = bytes)]
     key_bytes: u64,
     /// The part of a processor that is used, 0 to 1
     #[arg(long, value_name = "PART", default_value_t = Figures::default().load, value_parser = part)]
@@ -80,7 +80,7 @@ struct Options {
     #[arg(long, value_name = "SECONDS", default_value_t = Figures::default().hold, value_parser = positive)]
     hold: f64,
     /// Bytes of a request and its answer
-    #[arg(long, value_name = "BYTES", default_value_t = Figures::default().request_bytes)]
+    #[arg(long, value_name = "BYTES", default_value_t = Figures::default().request_bytes, value_parser = bytes)]
     request_bytes: u64,
     /// Money for a core, a month
     #[arg(long, value_name = "MONEY", default_value_t = Figures::default().core_price, value_parser = positive)]
@@ -116,6 +116,10 @@ fn count(text: &str) -> Result<u64, String> {
         Ok(count) if count > 1_000_000_000_000 => Err("it is at most 1,000,000,000,000".to_owned()),
         other => other.map_err(described),
     }
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    parse_bytes(text).map_err(described)
 }
 
 fn rate(text: &str) -> Result<Rate, String> {

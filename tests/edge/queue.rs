@@ -193,7 +193,16 @@ fn a_full_queue_refuses() {
     assert_eq!((full.status, &full.problem()["reason"]), (429, &"queue".into()));
     assert!((55..=60).contains(&full.number("retry-after")), "{:?}", full.head);
     assert_eq!(gateway.metric("sluicegate_queue_events_total", &[("limit", "l"), ("event", "full")]), 1.0);
+    let explained = |query: &str| gateway.admin_get(&format!("/explain?{query}")).json();
+    let outcome = |explained: &Value| (explained["outcome"].clone(), explained["reason"].clone());
+    let refused = explained(&format!("request={}", full.header("x-request-id").unwrap()));
+    assert_eq!(outcome(&refused), ("refused".into(), "queue".into()), "{refused}");
+    assert_eq!(refused["limits"][0]["name"], "l");
+    let now = explained("url=/&method=POST");
+    assert_eq!(outcome(&now), ("refused".into(), "queue".into()), "{now}");
+    assert_eq!((&now["status"], &now["detail"]), (&429.into(), &"the queue of the limit `l` is full".into()));
     assert_eq!(gateway.ask("DELETE", &kept[0], &[]).status, 200);
+    assert_eq!(outcome(&explained("url=/&method=POST")), ("queued".into(), Value::Null));
     location(&post(&gateway, "/", &[], b"x"));
 }
 

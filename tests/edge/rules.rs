@@ -324,6 +324,23 @@ fn foreign_files_are_refused() {
     assert_eq!(left(&gateway, "k"), (5, 4), "the first one serves");
 }
 
+#[test]
+fn a_command_says_that_its_token_is_missing_or_wrong() {
+    let gateway = Gateway::start(FIVE);
+    let refused = |token: &[&str]| {
+        let mut command = program();
+        command.env_remove("SLUICEGATE_ADMIN_TOKEN").args(["rules", "rm", "acme"]).args(token);
+        let output = command.args(["--admin", &gateway.admin.to_string()]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let address = gateway.admin;
+    let variable = "--token, or the variable SLUICEGATE_ADMIN_TOKEN";
+    let missing = format!("sluicegate: the admin API at http://{address} needs a token for this: {variable}\n");
+    assert_eq!(refused(&[]), (Some(1), missing));
+    let wrong = format!("sluicegate: the admin API at http://{address} does not know this token ({variable})\n");
+    assert_eq!(refused(&["--token", "other"]), (Some(1), wrong));
+}
+
 /// The command does what the API does.
 #[test]
 fn the_command() {

@@ -34,7 +34,7 @@ pub use language::percent::{form_decode, percent_decode, percent_encode};
 pub use language::query_match::{QueryMatch, QueryValue};
 pub use language::secret::Secret;
 pub use language::template::{Piece, Template, Variable};
-pub use language::values::{grouped, parse_count, parse_duration, parse_rate};
+pub use language::values::{grouped, parse_bytes, parse_count, parse_duration, parse_rate};
 pub use model::api_key::{ApiKeyConfig, ApiKeySource, ConsumersConfig};
 pub use model::client::{ClientConfig, DrainConfig, H2Config};
 pub use model::cors::{Below, CorsConfig, Origins};

@@ -44,6 +44,14 @@ pub fn parse_rate(text: &str) -> Result<Rate, Mistake> {
     rate(text).map(|(rate, _)| rate)
 }
 
+/// A size in bytes as the file has it: `512`, `64KiB`, `10MB`.
+///
+/// # Errors
+/// What it should look like.
+pub fn parse_bytes(text: &str) -> Result<u64, Mistake> {
+    bytes(text)
+}
+
 /// A duration as the file has it: `10s`, `1m30s`, `250ms`.
 ///
 /// # Errors

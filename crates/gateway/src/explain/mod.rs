@@ -23,11 +23,12 @@ pub use self::limits::ExplainedLimit;
 pub use self::question::Question;
 use crate::found_keys::meant_consumer;
 use crate::limit::{Ask, SlowerLane, Store, preview_shares};
+use crate::queue::{Figures, millis};
 use crate::request::early_reject::{EarlyReject, response};
 use crate::request::matching::{Matching, Step};
-use crate::request::queued_by;
 use crate::request::verdict::{Evaluated, Matched};
-use crate::respond::{QUEUE_PATH, RateLimitHeaders, refusal, unavailable};
+use crate::request::{queued_by, seconds_to_place};
+use crate::respond::{LocalError, QUEUE_PATH, RateLimitHeaders, refusal, unavailable};
 use crate::snapshot::{Snapshot, Target};
 use sluicegate_auth::Answers;
 use sluicegate_auth::client_address;
@@ -204,7 +205,8 @@ impl Snapshot {
         };
         let evaluated = matched.with_decision(&selection, &decision, now);
         explanation.limits = self.explained(evaluated, &states).await;
-        self.answered(explanation, evaluated, reject.as_deref(), unavailable, head);
+        let full = self.full_queue(evaluated, head, now).await;
+        self.answered(explanation, evaluated, (reject.as_deref(), full), unavailable, head);
     }
 
     /// What the store says of the limits that it counts. Their asks get the time of the store.
@@ -277,12 +279,28 @@ impl Snapshot {
         explanation.set_answer(&response(reject, head, &RequestId::of(0)));
     }
 
+    /// The answer to a request that would be queued, if the queue has no place for it.
+    async fn full_queue(
+        &self,
+        evaluated: Evaluated<'_, '_>,
+        head: &RequestHead,
+        now: Time,
+    ) -> Option<LocalError> {
+        let decided = evaluated.decided();
+        let place = queued_by(decided, head)?;
+        let one = decided.at(place.at).selected;
+        let queue = self.queues.as_ref()?.of(one.index)?;
+        let Figures { length, failed, bytes, .. } = queue.state.figures(millis(now)).await.ok()?;
+        let is_full = length + failed >= queue.config.max_length || bytes >= queue.config.max_bytes;
+        is_full.then(|| LocalError::QueueFull(seconds_to_place(queue, one, &place, now)))
+    }
+
     /// The answer to a request whose limits are evaluated.
     fn answered(
         &self,
         explanation: &mut Explanation,
         evaluated: Evaluated<'_, '_>,
-        reject: Option<&EarlyReject>,
+        (reject, full): (Option<&EarlyReject>, Option<LocalError>),
         unavailable_store: bool,
         head: &RequestHead,
     ) {
@@ -306,6 +324,13 @@ impl Snapshot {
         let limit = reported.map(|one| one.selected.limit.config.name.clone());
         if let Some(place) = queued_by(decided, head) {
             let name = &decided.at(place.at).selected.limit.config.name;
+            if let Some(full) = full {
+                set(Outcome::Refused, Some(full.reason()));
+                explanation.detail = Some(format!("the queue of the limit `{name}` is full"));
+                explanation.limit = limit;
+                explanation.set_answer(&full.response(&id));
+                return;
+            }
             set(Outcome::Queued, None);
             explanation.detail =
                 Some(format!("it is put into the queue of the limit `{name}`, and delivered later"));

@@ -43,6 +43,7 @@ pub use context::RequestContext;
 pub use deliver::{Deferred, Delivery, Outcome, retry_after};
 pub use inputs::Inputs;
 pub use queue_rule::{Place, may_queue_request, queued_by};
+pub use queueing::seconds_to_place;
 pub use response_body::{Response, ResponseBody, Tunnel};
 pub use services::Services;
 pub use view::View;

@@ -177,7 +177,8 @@ impl<'v> Queueing<'v> {
             Ok(message) => message,
             Err(why) => return Ok(away(context, queue, &QueueError::Internal(why.to_owned()))),
         };
-        Ok(match queue.state.accept(message, bounds).await {
+        let evaluated = matched.with_decision(&matching.selection, decision, matching.inputs.now);
+        let refusal = match queue.state.accept(message, bounds).await {
             Ok(Ok(stored)) => {
                 if !stored.is_duplicate {
                     queue.state.counts.count(QueueEvent::Accepted);
@@ -185,36 +186,23 @@ impl<'v> Queueing<'v> {
                 view.count_outcome(one.index, LimitOutcome::Queued);
                 context.set_queued(one.index);
                 let wait = (!stored.state.has_ended()).then(|| expected(place.wait, one, &stored));
-                self.queued(
-                    context,
-                    matched.with_decision(&matching.selection, decision, matching.inputs.now),
-                    &stored,
-                    wait,
-                )
+                return Ok(self.queued(context, evaluated, &stored, wait));
             }
-            Ok(Err(Refused::Full { .. })) => self.full(view, context, matching, place),
+            Ok(Err(Refused::Full { .. })) => {
+                view.count_outcome(one.index, LimitOutcome::Refused);
+                queue.state.counts.count(QueueEvent::Full);
+                context.refuse(LocalError::QueueFull(seconds_to_place(
+                    queue,
+                    one,
+                    place,
+                    evaluated.results.now,
+                )))
+            }
             Ok(Err(Refused::Conflict)) => context.refuse(LocalError::IdempotencyKeyReused),
             Err(error) => away(context, queue, &error),
-        })
-    }
-
-    /// The response to a request that has no place in the queue. A place is free when the limit has admitted another one.
-    fn full(
-        &self,
-        view: &View,
-        context: &RequestContext,
-        matching: &Matching<'_, '_>,
-        place: &Place,
-    ) -> LocalResponse {
-        let one = &matching.selection.selected[place.at];
-        view.count_outcome(one.index, LimitOutcome::Refused);
-        let mut wait = place.wait.max(interval(one)).ceil_secs().max(1);
-        if let Some(queue) = self.queue(one) {
-            queue.state.counts.count(QueueEvent::Full);
-            let paused = queue.state.standing().paused_until.saturating_sub(millis(matching.inputs.now));
-            wait = wait.max(paused.div_ceil(1_000));
-        }
-        context.refuse(LocalError::QueueFull(u32::try_from(wait).unwrap_or(u32::MAX)))
+        };
+        context.remember(view, matching.request.head, &refusal, |refused| refused.limited(evaluated));
+        Ok(refusal)
     }
 
     /// The response to a request that was queued.
@@ -247,6 +235,13 @@ fn away(context: &RequestContext, queue: &Queue, error: &QueueError) -> LocalRes
         queue.state.warn(millis(context.now()), &format!("cannot be queued: {error}"));
     }
     context.refuse(LocalError::QueueAway)
+}
+
+/// After how many seconds a queue that is full may have a place: when its limit has admitted another request.
+pub fn seconds_to_place(queue: &Queue, one: &SelectedLimit<'_>, place: &Place, now: Time) -> u32 {
+    let wait = place.wait.max(interval(one)).ceil_secs().max(1);
+    let paused = queue.state.standing().paused_until.saturating_sub(millis(now));
+    u32::try_from(wait.max(paused.div_ceil(1_000))).unwrap_or(u32::MAX)
 }
 
 /// The time after which a limit admits another request like this one.
