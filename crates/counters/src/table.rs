@@ -91,9 +91,13 @@ pub(super) struct LockedEntry<'a, A: StateCodec> {
 
 impl<A: StateCodec> Table<A> {
     pub(super) fn new(algorithm: A, max_keys: usize) -> Self {
-        // With fewer shards, one takes longer to grow; with more, less of the data that all requests need is in the caches.
-        let shards =
-            if cfg!(feature = "model") { 2 } else { (max_keys / 8192).next_power_of_two().clamp(16, 1024) };
+        // With fewer shards, one takes longer to grow; with more, less of the data that all requests need is in the caches. A
+        // limit with a single key, of which a file can have thousands, needs one.
+        let fewest = max_keys.clamp(1, 16).next_power_of_two();
+        let shards = match cfg!(feature = "model") {
+            true => 2,
+            false => (max_keys / 8192).next_power_of_two().clamp(fewest, 1024),
+        };
         let part = || ShardState {
             algorithm: algorithm.clone(),
             slots: HashTable::new(),
