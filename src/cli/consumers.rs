@@ -77,6 +77,7 @@ pub(super) enum Command {
     #[command(after_help = "Comments and other consumers are not changed.\n\nExamples:\n  \
                             sluicegate consumers remove acme\n  \
                             sluicegate consumers remove acme --file consumers.yaml")]
+    #[command(visible_alias = "rm")]
     Remove(Named),
 }
 

@@ -53,6 +53,7 @@ pub(super) enum Command {
     Set(Box<SetArgs>),
     /// Remove a rule
     #[command(after_help = "Examples:\n  sluicegate rules rm acme\n  sluicegate rules rm acme --dry-run")]
+    #[command(visible_alias = "remove")]
     Rm {
         /// The id of the rule
         #[arg(value_name = "ID")]

@@ -29,7 +29,8 @@ def theirs(directives):
     for d in directives:
         args = [unescaped(arg) for arg in d["args"]]
         if d["directive"] == "if":  # crossplane takes the parentheses off
-            args = ["(" + args[0], *args[1:-1], args[-1] + ")"] if len(args) > 1 else ["(" + args[0] + ")"]
+            last = [args[-1] + ")"] if args[-1] else ["", ")"]  # behind quotes the parenthesis is a word
+            args = ["(" + args[0], *args[1:-1], *last] if len(args) > 1 else ["(" + args[0] + ")"]
         found.append((d["directive"], args, d["line"], theirs(d["block"]) if "block" in d else None))
     return found
 

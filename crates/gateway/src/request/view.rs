@@ -144,7 +144,7 @@ impl View {
     }
 
     /// Counts the verdicts of limits in the metrics.
-    #[inline]
+    #[inline(always)]
     pub(super) fn observe_limits(&self, decided: Decided<'_, '_>) {
         let selected = decided.selected;
         let Decision { verdicts, admitted, fallen_back, unavailable, .. } = decided.decision;
