@@ -98,7 +98,15 @@ impl<'t> Rest<'t> {
     }
 
     fn variable(&mut self) -> Result<Variable, String> {
-        self.expect("descriptors")?;
+        let whole = Self(self.0);
+        let root = self.take(|c| c.is_ascii_alphanumeric() || c == '_');
+        if root != "descriptors" {
+            let error = whole.unexpected("`descriptors`");
+            return Err(match root.starts_with(|c: char| c.is_ascii_alphabetic()) {
+                true => format!("{error}; a plain name is never set: write descriptors[0]['{root}']"),
+                false => error,
+            });
+        }
         self.expect("[")?;
         let digits = self.take(|c| c.is_ascii_digit());
         let index = digits.parse().ok().filter(|index| *index < MAX_INDEX);
@@ -176,7 +184,9 @@ mod tests {
     #[test]
     fn other_parts_of_cel_are_named() {
         for (text, found) in [
-            ("user_id", "expected `descriptors`, found `user_id`"),
+            ("user_id == 'a'", "expected `descriptors`, found `user_id == 'a'`"),
+            ("'a' == descriptors[0].path", "expected `descriptors`, found `'a' == descriptors[0].path`"),
+            ("size(descriptors) == 1", "expected `descriptors`, found `size(descriptors) == 1`"),
             ("descriptors[0].path.startsWith('/a')", "expected `==` or `!=`, found `.startsWith('/a')`"),
             ("descriptors[0].path == /a", "expected a text in quotes, found `/a`"),
             ("descriptors[0].path == 'a", "expected a closing ', found `a`"),
@@ -188,5 +198,7 @@ mod tests {
             let error = Condition::parse_all(text).unwrap_err();
             assert!(error.starts_with(found), "{error}");
         }
+        let plain = Variable::parse("user_id").unwrap_err();
+        assert!(plain.ends_with("a plain name is never set: write descriptors[0]['user_id']"), "{plain}");
     }
 }

@@ -1,34 +1,44 @@
 //! A limits file of limitador. All its mistakes are reported together, each with its place.
 
-use sluicegate_config::{Place, Problem, Report, YamlNode, YamlValue, nearest, parse_yaml};
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+use sluicegate_config::{Problem, Report, YamlNode, YamlValue, nearest, parse_yaml};
 
 use super::expression::{Condition, Variable};
 
-const FIELDS: &[&str] = &["id", "namespace", "max_value", "seconds", "name", "conditions", "variables"];
-/// The longest window: 365 days.
-const MAX_SECONDS: u64 = 31_536_000;
+const FIELDS: [&str; 7] = ["namespace", "max_value", "seconds", "conditions", "variables", "name", "id"];
+/// The longest window: 366 days.
+const MAX_SECONDS: u64 = 366 * 86_400;
 /// The most hits of a window.
 const MAX_VALUE: u64 = 1_000_000_000;
 
 /// A limit.
 #[derive(Clone, Debug)]
 pub struct Limit {
+    /// Its id, if it has one.
+    pub id: Option<String>,
     /// The namespace whose requests it concerns.
     pub namespace: String,
     /// The hits of a window. 0 refuses all.
-    pub max_value: u64,
+    pub max_value: u32,
     /// The length of a window.
     pub seconds: u64,
     /// Its name, if it has one.
     pub name: Option<String>,
-    /// Its conditions as the file writes them.
-    pub written_conditions: Vec<String>,
-    /// Its variables as the file writes them.
-    pub written_variables: Vec<String>,
-    pub(super) conditions: Vec<Condition>,
-    pub(super) variables: Vec<Variable>,
-    /// Where it stands.
-    pub at: Place,
+    /// Its conditions, with their texts in the file, in the order of these.
+    pub conditions: Vec<(String, Vec<Condition>)>,
+    /// Its variables, with their texts in the file, in the order of these.
+    pub variables: Vec<(String, Variable)>,
+}
+
+impl Limit {
+    /// What makes it the same limit over reloads: all but its maximum, its name and its id.
+    pub fn identity(&self) -> String {
+        let conditions = self.conditions.iter().map(|(text, _)| text);
+        let parts = conditions.chain(self.variables.iter().map(|(text, _)| text));
+        parts.fold(format!("{}.{}s", self.namespace, self.seconds), |text, part| text + "." + part)
+    }
 }
 
 /// The limits of a file, and everything that is wrong with it. `None` if something is.
@@ -44,7 +54,16 @@ pub fn parse(text: &str, report: &mut Report) -> Option<Vec<Limit>> {
             &[]
         }
     };
-    let limits: Vec<Limit> = items.iter().filter_map(|item| limit(item, report)).collect();
+    let (mut limits, mut lines) = (Vec::with_capacity(items.len()), HashMap::new());
+    for item in items {
+        let Some(limit) = limit(item, report) else { continue };
+        if let Some(line) = lines.insert(limit.identity(), item.at.line) {
+            let text = format!("the limit is there twice, first in line {line}");
+            let help = "limits with the same namespace, seconds, conditions and variables are one; remove one of them";
+            report.error(Problem::new(item.at, text).help(help));
+        }
+        limits.push(limit);
+    }
     report.sort();
     (report.errors.len() == before).then_some(limits)
 }
@@ -54,77 +73,71 @@ fn limit(node: &YamlNode, report: &mut Report) -> Option<Limit> {
         report.error(Problem::new(node.at, format!("expected a limit (a mapping), found {}", node.kind())));
         return None;
     };
-    let mut fields: Vec<(&str, &YamlNode)> = Vec::new();
+    let mut fields: HashMap<&str, &YamlNode> = HashMap::new();
     for (key, value) in entries {
         let YamlValue::Scalar(name) = &key.value else {
             report.error(Problem::new(key.at, "a key of a mapping must be a text"));
             continue;
         };
-        if fields.iter().any(|(known, _)| known == name) {
-            report.error(Problem::new(key.at, format!("`{name}` is given twice")));
-        } else if FIELDS.contains(&name.as_str()) {
-            fields.push((name, value));
-        } else {
-            let near = nearest(name, FIELDS.iter().copied());
-            let help = near.map_or_else(
-                || format!("a limit has: {}", FIELDS.join(", ")),
-                |near| format!("did you mean `{near}`?"),
-            );
+        if !FIELDS.contains(&name.as_str()) {
+            let near = nearest(name, FIELDS).map(|near| format!("did you mean `{near}`?"));
+            let help = near.unwrap_or_else(|| format!("a limit has: {}", FIELDS.join(", ")));
             report.error(Problem::new(key.at, format!("unknown key `{name}` in a limit")).help(help));
+        } else if fields.insert(name, value).is_some() {
+            report.error(Problem::new(key.at, format!("`{name}` is given twice")));
         }
     }
-    let get = |name: &str| fields.iter().find(|(known, _)| *known == name).map(|(_, node)| *node);
-    let namespace = text(get("namespace"), node, "namespace", report)?;
-    let max_value = number(get("max_value"), node, "max_value", 0..=MAX_VALUE, report);
-    let seconds = number(get("seconds"), node, "seconds", 1..=MAX_SECONDS, report);
-    let name = get("name").and_then(|name| text(Some(name), node, "name", report));
-    let (written_conditions, conditions) =
-        expressions(get("conditions"), "conditions", Condition::parse_all, report);
-    let (written_variables, variables) = expressions(
-        get("variables"),
-        "variables",
-        |text| Variable::parse(text).map(|variable| vec![variable]),
-        report,
-    );
+    let get = |name| (name, fields.get(name).copied().filter(|node| !matches!(node.value, YamlValue::Null)));
+    let namespace = required(get("namespace"), node, report);
+    let max_value = number(get("max_value"), node, 0..=MAX_VALUE, report);
+    let seconds = number(get("seconds"), node, 1..=MAX_SECONDS, report);
+    let (id, name) = (text(get("id"), report), text(get("name"), report));
+    let conditions = expressions(get("conditions"), Condition::parse_all, report);
+    let variables = expressions(get("variables"), Variable::parse, report);
     Some(Limit {
-        namespace,
-        max_value: max_value?,
+        id,
+        namespace: namespace?,
+        max_value: u32::try_from(max_value?).ok()?,
         seconds: seconds?,
         name,
-        written_conditions,
-        written_variables,
         conditions,
         variables,
-        at: node.at,
     })
 }
 
-fn text(node: Option<&YamlNode>, limit: &YamlNode, name: &str, report: &mut Report) -> Option<String> {
-    match node.map(|node| (&node.value, node)) {
-        Some((YamlValue::Scalar(text), _)) if !text.is_empty() => Some(text.clone()),
-        Some((YamlValue::Wrong, _)) => None,
-        Some((_, node)) => {
+/// A field of a limit: its name and value.
+type Field<'t> = (&'static str, Option<&'t YamlNode>);
+
+/// The text of a field, if it is there.
+fn text((name, node): Field<'_>, report: &mut Report) -> Option<String> {
+    let node = node?;
+    match &node.value {
+        YamlValue::Scalar(text) if !text.is_empty() => return Some(text.clone()),
+        YamlValue::Wrong => {}
+        _ => {
             report.error(Problem::new(node.at, format!("`{name}` must be a text, found {}", node.kind())));
-            None
-        }
-        None => {
-            report.error(Problem::new(limit.at, format!("the limit has no `{name}`")));
-            None
         }
     }
+    None
+}
+
+fn required(field: Field<'_>, limit: &YamlNode, report: &mut Report) -> Option<String> {
+    if field.1.is_none() {
+        report.error(Problem::new(limit.at, format!("the limit has no `{}`", field.0)));
+    }
+    text(field, report)
 }
 
 fn number(
-    node: Option<&YamlNode>,
+    field: Field<'_>,
     limit: &YamlNode,
-    name: &str,
-    range: std::ops::RangeInclusive<u64>,
+    range: RangeInclusive<u64>,
     report: &mut Report,
 ) -> Option<u64> {
-    let text = text(node, limit, name, report)?;
+    let text = required(field, limit, report)?;
     let number = text.parse().ok().filter(|number| range.contains(number));
     if number.is_none() {
-        let at = node.map_or(limit.at, |node| node.at);
+        let (name, at) = (field.0, field.1.map_or(limit.at, |node| node.at));
         let message =
             format!("`{name}` is a whole number from {} to {}, not `{text}`", range.start(), range.end());
         report.error(Problem::new(at, message));
@@ -132,34 +145,31 @@ fn number(
     number
 }
 
-/// A list of expressions: as they are written, and read.
+/// A list of expressions with their texts, in the order of these: the order of the file means nothing.
 fn expressions<T>(
-    node: Option<&YamlNode>,
-    name: &str,
-    parse: impl Fn(&str) -> Result<Vec<T>, String>,
+    (name, node): Field<'_>,
+    parse: impl Fn(&str) -> Result<T, String>,
     report: &mut Report,
-) -> (Vec<String>, Vec<T>) {
-    let (mut written, mut read) = (Vec::new(), Vec::new());
+) -> Vec<(String, T)> {
     let items: &[YamlNode] = match node.map(|node| (&node.value, node)) {
-        None | Some((YamlValue::Null | YamlValue::Wrong, _)) => &[],
+        None | Some((YamlValue::Wrong, _)) => &[],
         Some((YamlValue::List(items), _)) => items,
         Some((_, node)) => {
-            report.error(Problem::new(node.at, format!("`{name}` is a list, found {}", node.kind())));
+            report.error(Problem::new(node.at, format!("`{name}` must be a list, found {}", node.kind())));
             &[]
         }
     };
+    let mut all = Vec::with_capacity(items.len());
     for item in items {
         let YamlValue::Scalar(text) = &item.value else {
             report.error(Problem::new(item.at, format!("expected an expression, found {}", item.kind())));
             continue;
         };
         match parse(text) {
-            Ok(parsed) => {
-                written.push(text.clone());
-                read.extend(parsed);
-            }
+            Ok(expression) => all.push((text.clone(), expression)),
             Err(why) => report.error(Problem::new(item.at, why)),
         }
     }
-    (written, read)
+    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    all
 }
