@@ -51,9 +51,8 @@ impl Written<'_> {
         }
         let files: Vec<_> = texts.iter().filter_map(|text| self.file(text, folder, report)).collect();
         let algorithms = ["fixed_window", "token_bucket", "sliding_window"].map(|name| (name, name));
-        let algorithm = self
-            .algorithm
-            .map_or(Some("fixed_window"), |text| word(text, "algorithm", &algorithms, report));
+        let algorithm =
+            self.algorithm.map_or(Some("fixed_window"), |text| word(text, "algorithm", &algorithms, report));
         let text = |value: &str| At { at: self.at, value: value.to_owned() };
         let template = RawLimit {
             key: Some(At { at: self.at, value: OneOrMany(vec![text("global")]) }),
@@ -68,7 +67,10 @@ impl Written<'_> {
         let mut template = limit(&text(self.section), &template, context, report)?;
         template.cost = Cost::Hits;
         template.key = KeySpec::new(vec![vec![Part::Descriptor]]);
-        let complete = algorithm.is_some() && !texts.is_empty() && files.len() == texts.len() && !self.wrong.contains(&"files");
+        let complete = algorithm.is_some()
+            && !texts.is_empty()
+            && files.len() == texts.len()
+            && !self.wrong.contains(&"files");
         complete.then(|| LimitFiles { files, template: Box::new(template) })
     }
 
@@ -77,11 +79,8 @@ impl Written<'_> {
         let prefix = format!("{}.", self.section);
         for (name, _) in limits.valid().filter(|(name, _)| name.value.starts_with(&prefix)) {
             report.error(
-                name.problem(format!(
-                    "`{}` could be a limit of the files of `{}`",
-                    name.value, self.section
-                ))
-                .help(format!("their names begin with `{prefix}`; choose another name")),
+                name.problem(format!("`{}` could be a limit of the files of `{}`", name.value, self.section))
+                    .help(format!("their names begin with `{prefix}`; choose another name")),
             );
         }
     }

@@ -80,7 +80,8 @@ mod tests {
 - {namespace: web, max_value: 5, seconds: 1, id: one}
 ";
         let all = parse(file, &mut Report::default()).unwrap();
-        let of = |remaining, reset| Outcome { admitted: true, remaining, reset: Duration::from_millis(reset) };
+        let of =
+            |remaining, reset| Outcome { admitted: true, remaining, reset: Duration::from_millis(reset) };
         let outcomes = [(&all[0], of(100, 60_000)), (&all[1], of(4, 900))];
         let said = headers(&outcomes);
         let said: Vec<_> = said.iter().map(|(name, value)| (*name, value.as_str())).collect();

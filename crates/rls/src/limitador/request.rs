@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn a_body_is_a_question() {
-        let body = r#"{"namespace":"web","values":{"user":"a"},"delta":0,"response_headers":"DraftVersion03"}"#;
+        let body =
+            r#"{"namespace":"web","values":{"user":"a"},"delta":0,"response_headers":"DraftVersion03"}"#;
         let question = Question::in_json(body.as_bytes()).unwrap();
         assert_eq!((question.namespace.as_str(), question.hits, question.headers), ("web", 0, true));
         assert_eq!(question.descriptors[0].entries, [Entry::new("user", "a")]);

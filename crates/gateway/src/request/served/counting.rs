@@ -1,15 +1,12 @@
 //! How the hits of descriptors are counted: each for itself, or all in one decision.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use sluicegate_counters::StoreFailurePolicy;
-use sluicegate_limiter::{MAX_COUNT, Quota, Refusal, Span, Time, Usage};
-use sluicegate_rls::plan::{Ask as Asked, Outcome};
-use sluicegate_rls::wire::ratelimit::Unit;
+use sluicegate_limiter::{MAX_COUNT, Quota, Time};
+use sluicegate_rls::plan::{Hits, Outcome};
 use sluicegate_rls::wire::status::Status;
 
-use super::rls_item::{Decider, Item, Judged};
+use super::item::{Decider, Item, Judged};
 use crate::limit::{Ask, Decided, SelectedLimit};
 use crate::request::View;
 use crate::request::limit_selection::LimitSelection;
@@ -18,25 +15,47 @@ use crate::request::limit_selection::LimitSelection;
 pub(super) async fn decide_each(
     view: &View,
     now: Time,
-    items: Vec<Result<Item<'_, '_>, Status>>,
+    items: Vec<Result<Item<'_>, Status>>,
 ) -> Vec<Result<Judged, Status>> {
     let each = items.into_iter().map(async |item| {
-        let Item { decider, asked, .. } = item?;
+        let Item { decider, hits, .. } = item?;
         match decider {
-            Decider::Zero(unit) => Ok(zero(now, unit, asked)),
+            Decider::Zero(period) => Ok(Judged::zero(now, period, hits)),
             Decider::Limit(selected) if selected.ask.cost == 0 => {
                 let looked = look(view, &selected).await?;
-                refund(view, &selected, asked);
-                Ok(after_refund(looked, asked))
+                refund(view, &selected, hits);
+                Ok(after_refund(looked, hits))
             }
-            Decider::Limit(selected) => charge(view, now, selected).await,
+            Decider::Limit(selected) => charge(view, now, selected, is_charged_above).await,
         }
     });
     join_all(each).await
 }
 
-/// Decides about the hits of one descriptor.
-async fn charge(view: &View, now: Time, selected: SelectedLimit<'_>) -> Result<Judged, Status> {
+/// Counts hits, whatever limits say.
+pub(super) async fn report(
+    view: &View,
+    now: Time,
+    items: Vec<Result<Item<'_>, Status>>,
+) -> Vec<Result<Judged, Status>> {
+    let each = items.into_iter().map(async |item| {
+        let Item { decider, hits, .. } = item?;
+        match decider {
+            Decider::Zero(period) => Ok(Judged::zero(now, period, hits)),
+            Decider::Limit(selected) if selected.ask.cost == 0 => look(view, &selected).await,
+            Decider::Limit(selected) => charge(view, now, selected, |_| true).await,
+        }
+    });
+    join_all(each).await
+}
+
+/// Decides about hits. If they are refused and `is_charged_above` says so, they are counted nevertheless.
+async fn charge(
+    view: &View,
+    now: Time,
+    selected: SelectedLimit<'_>,
+    is_charged_above: impl Fn(&Ask<'_>) -> bool,
+) -> Result<Judged, Status> {
     let mut selection = LimitSelection::default();
     selection.selected.push(selected);
     let store = view.store_of(&selection).cloned();
@@ -55,7 +74,7 @@ async fn charge(view: &View, now: Time, selected: SelectedLimit<'_>) -> Result<J
         }
         usage.remaining = 0;
     }
-    Ok(judged(verdict.answer.err(), usage))
+    Ok(Judged::new(verdict.answer.err(), usage))
 }
 
 /// Whether the hits of a refused descriptor are charged. A window counts them until it is known to be above its limit: further ones
@@ -68,22 +87,40 @@ fn is_charged_above(ask: &Ask<'_>) -> bool {
     }
 }
 
-/// Decides about all descriptors at once: if a limit refuses, nothing is counted.
+/// Decides about all at once: if a limit refuses, nothing is counted.
 pub(super) async fn decide_all(
     view: &View,
     now: Time,
-    items: Vec<Result<Item<'_, '_>, Status>>,
+    items: Vec<Result<Item<'_>, Status>>,
+) -> Vec<Result<Judged, Status>> {
+    decide_together(view, now, items, true).await
+}
+
+/// What [`decide_all`] would decide. Nothing is counted.
+pub(super) async fn try_out(
+    view: &View,
+    now: Time,
+    items: Vec<Result<Item<'_>, Status>>,
+) -> Vec<Result<Judged, Status>> {
+    decide_together(view, now, items, false).await
+}
+
+async fn decide_together(
+    view: &View,
+    now: Time,
+    items: Vec<Result<Item<'_>, Status>>,
+    counts: bool,
 ) -> Vec<Result<Judged, Status>> {
     let mut selection = LimitSelection::default();
     let mut all = Vec::with_capacity(items.len());
     for item in items {
         all.push(match item {
             Err(status) => (None, Err(status)),
-            Ok(Item { decider: Decider::Zero(unit), asked, is_advisory }) => {
-                (Some(is_advisory), Ok(Place::Judged(zero(now, unit, asked))))
+            Ok(Item { decider: Decider::Zero(period), hits, is_advisory }) => {
+                (Some(is_advisory), Ok(Place::Judged(Judged::zero(now, period, hits))))
             }
-            Ok(Item { decider: Decider::Limit(selected), asked, is_advisory }) if selected.ask.cost == 0 => {
-                (Some(is_advisory), Ok(Place::Look(Box::new(selected), asked)))
+            Ok(Item { decider: Decider::Limit(selected), hits, is_advisory }) if selected.ask.cost == 0 => {
+                (Some(is_advisory), Ok(Place::Look(Box::new(selected), hits)))
             }
             Ok(Item { decider: Decider::Limit(selected), is_advisory, .. }) => {
                 (Some(is_advisory), Ok(Place::Counted(add(&mut selection, selected))))
@@ -95,19 +132,19 @@ pub(super) async fn decide_all(
         _ => None,
     }));
     let looked = looked.await;
-    let refuses = |(is_advisory, place): &(Option<bool>, Result<Place<'_, '_>, Status>), looked: &Looked| {
+    let refuses = |(is_advisory, place): &(Option<bool>, Result<Place<'_>, Status>), looked: &Looked| {
         let admitted = match (place, looked) {
             (_, Some(Ok(judged))) | (Ok(Place::Judged(judged)), _) => judged.outcome.admitted,
-            (Ok(Place::Look(_, asked)), _) => asked.hits.negative,
+            (Ok(Place::Look(_, hits)), _) => hits.negative,
             _ => true,
         };
         !admitted && *is_advisory == Some(false)
     };
     let is_refused = all.iter().zip(&looked).any(|(one, looked)| refuses(one, looked));
     let store = view.store_of(&selection).cloned();
-    let mut decision = match is_refused {
-        true => selection.try_out(store.as_ref(), now).await,
-        false => selection.decide_on(store.as_ref(), now).await,
+    let mut decision = match counts && !is_refused {
+        true => selection.decide_on(store.as_ref(), now).await,
+        false => selection.try_out(store.as_ref(), now).await,
     };
     decision.admitted &= !is_refused;
     decision.holds.keep();
@@ -117,15 +154,15 @@ pub(super) async fn decide_all(
         Place::Counted(_) if decision.unavailable => Err(unavailable()),
         Place::Counted(at) => {
             let verdict = decision.verdicts[at];
-            Ok(judged(verdict.answer.err(), verdict.usage))
+            Ok(Judged::new(verdict.answer.err(), verdict.usage))
         }
-        Place::Look(selected, asked) => {
+        Place::Look(selected, hits) => {
             let looked = looked.unwrap_or_else(|| Err(unavailable()))?;
-            if !decision.admitted {
+            if !decision.admitted || !counts {
                 return Ok(looked);
             }
-            refund(view, &selected, asked);
-            Ok(after_refund(looked, asked))
+            refund(view, &selected, hits);
+            Ok(after_refund(looked, hits))
         }
     });
     each.collect()
@@ -135,13 +172,13 @@ pub(super) async fn decide_all(
 type Looked = Option<Result<Judged, Status>>;
 
 /// Where the decision about a descriptor comes from.
-enum Place<'s, 'p> {
+enum Place<'s> {
     /// It is known.
     Judged(Judged),
     /// It is the verdict with this index.
     Counted(usize),
     /// Nothing is counted.
-    Look(Box<SelectedLimit<'s>>, &'p Asked),
+    Look(Box<SelectedLimit<'s>>, Hits),
 }
 
 /// Adds a limit to those that decide together, and returns its index. Hits for the same key of the same limit are one charge.
@@ -178,13 +215,13 @@ async fn look(view: &View, selected: &SelectedLimit<'_>) -> Result<Judged, Statu
     let at = peeked.as_ref().map_or(ask.at, |peeked| peeked.at);
     let usage = peeked.map(|peeked| peeked.usage).or_else(|| ask.limit.usage(ask.key, at));
     let usage = usage.unwrap_or_else(|| ask.limit.fresh(at));
-    Ok(judged(ask.limit.refusal(ask.key, at, 0), usage))
+    Ok(Judged::new(ask.limit.refusal(ask.key, at, 0), usage))
 }
 
 /// Gives hits back, if the descriptor says so.
-fn refund(view: &View, selected: &SelectedLimit<'_>, asked: &Asked) {
-    let (ask, count) = (&selected.ask, asked.hits.count.min(MAX_COUNT));
-    if !asked.hits.negative || count == 0 {
+fn refund(view: &View, selected: &SelectedLimit<'_>, hits: Hits) {
+    let (ask, count) = (&selected.ask, hits.count.min(MAX_COUNT));
+    if !hits.negative || count == 0 {
         return;
     }
     match view.store().filter(|_| ask.limit.shared.is_some()) {
@@ -194,13 +231,13 @@ fn refund(view: &View, selected: &SelectedLimit<'_>, asked: &Asked) {
 }
 
 /// What was found, after hits were given back.
-fn after_refund(looked: Judged, asked: &Asked) -> Judged {
-    if !asked.hits.negative {
+fn after_refund(looked: Judged, hits: Hits) -> Judged {
+    if !hits.negative {
         return looked;
     }
     let outcome = Outcome {
         admitted: true,
-        remaining: looked.outcome.remaining.saturating_add(asked.hits.count),
+        remaining: looked.outcome.remaining.saturating_add(hits.count),
         ..looked.outcome
     };
     Judged { outcome, wait: None }
@@ -208,23 +245,4 @@ fn after_refund(looked: Judged, asked: &Asked) -> Judged {
 
 fn unavailable() -> Status {
     Status::unavailable("the store that counts this limit cannot be reached")
-}
-
-/// The outcome of a limit of 0.
-fn zero(now: Time, unit: Unit, asked: &Asked) -> Judged {
-    let period = unit.seconds().unwrap_or(1).saturating_mul(Span::SECOND.as_nanos());
-    let reset = Span::from_nanos(period - now.as_nanos() % period);
-    let admitted = asked.hits.count == 0 || asked.hits.negative;
-    let usage = Usage { remaining: 0, capacity: 0, reset };
-    judged((!admitted).then_some(Refusal::Until(reset)), usage)
-}
-
-fn judged(refusal: Option<Refusal>, usage: Usage) -> Judged {
-    let reset = Duration::from_nanos(usage.reset.as_nanos());
-    let wait = match refusal {
-        Some(Refusal::Until(wait) | Refusal::Banned(wait)) => Some(wait),
-        Some(Refusal::Busy) => Some(Span::SECOND),
-        Some(Refusal::Never) | None => None,
-    };
-    Judged { outcome: Outcome { admitted: refusal.is_none(), remaining: usage.remaining, reset }, wait }
 }
