@@ -1,9 +1,15 @@
 //! The part of CEL that limits are written in: a value of a descriptor, alone or compared with a text.
 
+use sluicegate_config::Mistake;
+
 use crate::wire::ratelimit::RateLimitDescriptor;
 
 /// The most descriptors that an expression can index.
 const MAX_INDEX: usize = crate::wire::decode::MAX_DESCRIPTORS;
+
+/// What is supported.
+const SUPPORTED: &str =
+    "supported are descriptors[0].key and descriptors[0]['key'], compared with a text by == and !=, and &&";
 
 /// A value of a descriptor: `descriptors[0].path` or `descriptors[0]['path']`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +31,7 @@ impl Variable {
     ///
     /// # Errors
     /// What is not supported of CEL, or is not CEL.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, Mistake> {
         let mut rest = Rest(text);
         let variable = rest.variable()?;
         rest.end()?;
@@ -44,7 +50,7 @@ impl Condition {
     ///
     /// # Errors
     /// What is not supported of CEL, or is not CEL.
-    pub fn parse_all(text: &str) -> Result<Vec<Self>, String> {
+    pub fn parse_all(text: &str) -> Result<Vec<Self>, Mistake> {
         let mut rest = Rest(text);
         let mut all = Vec::new();
         loop {
@@ -81,36 +87,36 @@ impl<'t> Rest<'t> {
         rest.is_some()
     }
 
-    fn expect(&mut self, token: &str) -> Result<(), String> {
+    fn expect(&mut self, token: &str) -> Result<(), Mistake> {
         if self.eat(token) { Ok(()) } else { Err(self.unexpected(&format!("`{token}`"))) }
     }
 
-    fn end(&self) -> Result<(), String> {
+    fn end(&self) -> Result<(), Mistake> {
         if self.0.trim().is_empty() { Ok(()) } else { Err(self.unexpected("the end")) }
     }
 
-    fn unexpected(&self, wanted: &str) -> String {
+    fn unexpected(&self, wanted: &str) -> Mistake {
         let rest = self.0.trim();
         let found = if rest.is_empty() { "the end".to_owned() } else { format!("`{rest}`") };
-        format!(
-            "expected {wanted}, found {found}; supported are descriptors[0].key and descriptors[0]['key'], compared by == and != with a text, and &&"
-        )
+        Mistake::new(format!("expected {wanted}, found {found}")).help(SUPPORTED)
     }
 
-    fn variable(&mut self) -> Result<Variable, String> {
+    fn variable(&mut self) -> Result<Variable, Mistake> {
         let whole = Self(self.0);
         let root = self.take(|c| c.is_ascii_alphanumeric() || c == '_');
         if root != "descriptors" {
             let error = whole.unexpected("`descriptors`");
-            return Err(match root.starts_with(|c: char| c.is_ascii_alphabetic()) {
-                true => format!("{error}; a plain name is never set: write descriptors[0]['{root}']"),
+            let is_name = !root.is_empty() && !self.0.starts_with(['(', '.', '[']);
+            return Err(match is_name {
+                true => error.help(format!("no request has a plain name: write descriptors[0]['{root}']")),
                 false => error,
             });
         }
         self.expect("[")?;
+        let whole = Self(self.0);
         let digits = self.take(|c| c.is_ascii_digit());
         let index = digits.parse().ok().filter(|index| *index < MAX_INDEX);
-        let index = index.ok_or_else(|| self.unexpected(&format!("an index below {MAX_INDEX}")))?;
+        let index = index.ok_or_else(|| whole.unexpected(&format!("an index below {MAX_INDEX}")))?;
         self.expect("]")?;
         if self.eat(".") {
             let key = self.take(|c| c.is_ascii_alphanumeric() || c == '_').to_owned();
@@ -133,7 +139,7 @@ impl<'t> Rest<'t> {
     }
 
     /// A text in single or double quotes, without escapes.
-    fn text(&mut self) -> Result<String, String> {
+    fn text(&mut self) -> Result<String, Mistake> {
         let quote = match () {
             () if self.eat("'") => '\'',
             () if self.eat("\"") => '"',
@@ -144,7 +150,7 @@ impl<'t> Rest<'t> {
         };
         let text = &self.0[..end];
         if text.contains('\\') {
-            return Err("escapes in texts are not supported".to_owned());
+            return Err(Mistake::new("escapes in texts are not supported").help(SUPPORTED));
         }
         self.0 = &self.0[end + 1..];
         Ok(text.to_owned())
@@ -191,14 +197,14 @@ mod tests {
             ("descriptors[0].path == /a", "expected a text in quotes, found `/a`"),
             ("descriptors[0].path == 'a", "expected a closing ', found `a`"),
             ("descriptors[0].path == 'a' || true", "expected the end, found `|| true`"),
-            ("descriptors[100].path == 'a'", "expected an index below 100, found `].path == 'a'`"),
+            ("descriptors[100].path == 'a'", "expected an index below 100, found `100].path == 'a'`"),
             ("descriptors[0].path == 'a\\'b'", "escapes in texts are not supported"),
             ("descriptors[0].1 == 'a'", "expected the name of a key, found `== 'a'`"),
         ] {
             let error = Condition::parse_all(text).unwrap_err();
-            assert!(error.starts_with(found), "{error}");
+            assert_eq!(error.message, found);
         }
         let plain = Variable::parse("user_id").unwrap_err();
-        assert!(plain.ends_with("a plain name is never set: write descriptors[0]['user_id']"), "{plain}");
+        assert_eq!(plain.help.unwrap(), "no request has a plain name: write descriptors[0]['user_id']");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-use sluicegate_config::{Problem, Report, YamlNode, YamlValue, nearest, parse_yaml};
+use sluicegate_config::{Mistake, Problem, Report, YamlNode, YamlValue, nearest, parse_yaml};
 
 use super::expression::{Condition, Variable};
 
@@ -148,7 +148,7 @@ fn number(
 /// A list of expressions with their texts, in the order of these: the order of the file means nothing.
 fn expressions<T>(
     (name, node): Field<'_>,
-    parse: impl Fn(&str) -> Result<T, String>,
+    parse: impl Fn(&str) -> Result<T, Mistake>,
     report: &mut Report,
 ) -> Vec<(String, T)> {
     let items: &[YamlNode] = match node.map(|node| (&node.value, node)) {
@@ -167,7 +167,7 @@ fn expressions<T>(
         };
         match parse(text) {
             Ok(expression) => all.push((text.clone(), expression)),
-            Err(why) => report.error(Problem::new(item.at, why)),
+            Err(mistake) => report.error(mistake.at(item.at)),
         }
     }
     all.sort_by(|(one, _), (other, _)| one.cmp(other));
