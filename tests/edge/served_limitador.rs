@@ -175,6 +175,7 @@ fn answers_have_headers_if_the_question_says_so() {
     asked["response_headers"] = json!("DraftVersion03");
     let limits = Some("5, 5;w=3600, 50;w=3600;name=\"all posts\"".to_owned());
     let steps = [
+        ("/check", 200, "5"),
         ("/check_and_report", 200, "3"),
         ("/report", 200, "1"),
         ("/check_and_report", 429, "1"),
@@ -349,11 +350,14 @@ fn without_its_store_it_decides_as_the_file_says() {
 
 #[test]
 fn changed_files_come_into_force() {
-    let gateway = start();
+    let limits = LIMITS.replace("max_value: 50,", "max_value: 1000000,");
+    let gateway = Setup::default().file("limits.yaml", &limits).start(&file("", ""));
     assert_eq!(statuses(&gateway, "/check_and_report", "a", 3), [200; 3]);
-    gateway.write_file("limits.yaml", &LIMITS.replace("max_value: 5\n", "max_value: 4\n"));
+    gateway.write_file("limits.yaml", &limits.replace("max_value: 5\n", "max_value: 4\n"));
+    let mut others = (0..).map(|n| format!("other{n}"));
     until("the new maximum", || {
-        (statuses(&gateway, "/check_and_report", "b", 5) == [200, 200, 200, 200, 429]).then_some(())
+        let user = others.next()?;
+        (statuses(&gateway, "/check_and_report", &user, 5) == [200, 200, 200, 200, 429]).then_some(())
     });
     assert_eq!(statuses(&gateway, "/check_and_report", "a", 2), [200, 429], "counters stay");
 

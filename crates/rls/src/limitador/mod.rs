@@ -121,7 +121,7 @@ mod tests {
             applied(&[("req.method", "POST"), ("user", "a|b")]),
             [(0, "web|descriptors[0].user=a\\|b".to_owned()), all.clone()]
         );
-        assert_eq!(applied(&[("req.method", "GET"), ("user", "a")]), [all.clone()]);
+        assert_eq!(applied(&[("req.method", "GET"), ("user", "a")]), std::slice::from_ref(&all));
         assert_eq!(applied(&[("req.method", "POST")]), [all]);
         assert_eq!(limits.applied(&question("unknown", &[])), []);
         let (identity, again) = (limits.all()[0].identity(), [limits.all(), limits.all()].concat());

@@ -142,10 +142,13 @@ async fn decide_together(
     };
     let is_refused = all.iter().zip(&looked).any(|(one, looked)| refuses(one, looked));
     let store = view.store_of(&selection).cloned();
-    let mut decision = match counts && !is_refused {
-        true => selection.decide_on(store.as_ref(), now).await,
-        false => selection.try_out(store.as_ref(), now).await,
+    let is_tried = is_refused || !counts;
+    let mut decision = match is_tried {
+        true => selection.try_out(store.as_ref(), now).await,
+        false => selection.decide_on(store.as_ref(), now).await,
     };
+    // Hits that were tried out have been given back since.
+    let is_given_back = is_tried && decision.admitted;
     decision.admitted &= !is_refused;
     decision.holds.keep();
     view.observe_limits(Decided { selected: &selection.selected, decision: &decision });
@@ -153,8 +156,12 @@ async fn decide_together(
         Place::Judged(judged) => Ok(judged),
         Place::Counted(_) if decision.unavailable => Err(unavailable()),
         Place::Counted(at) => {
-            let verdict = decision.verdicts[at];
-            Ok(Judged::new(verdict.answer.err(), verdict.usage))
+            let (verdict, ask) = (decision.verdicts[at], &selection.selected[at].ask);
+            let mut usage = verdict.usage;
+            if is_given_back && verdict.answer.is_ok() {
+                usage.remaining = usage.remaining.saturating_add(ask.cost).min(usage.capacity);
+            }
+            Ok(Judged::new(verdict.answer.err(), usage))
         }
         Place::Look(selected, hits) => {
             let looked = looked.unwrap_or_else(|| Err(unavailable()))?;

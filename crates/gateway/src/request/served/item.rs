@@ -1,10 +1,11 @@
 //! What is to be counted, what decides about it, and what was decided.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use sluicegate_limiter::{MAX_COUNT, Refusal, Span, Time, Usage};
 use sluicegate_rls::plan::{Hits, Outcome};
 use sluicegate_route::keys;
-use std::sync::Arc;
-use std::time::Duration;
 
 use crate::limit::{Ask, Limit, SelectedLimit};
 use crate::snapshot::Snapshot;
