@@ -1,13 +1,13 @@
 //! How the hits of descriptors are counted: each for itself, or all in one decision.
 
 use futures_util::future::join_all;
-use sluicegate_counters::StoreFailurePolicy;
-use sluicegate_limiter::{MAX_COUNT, Quota, Time};
+use sluicegate_counters::{StoreFailurePolicy, Verdict, Verdicts};
+use sluicegate_limiter::{MAX_COUNT, Quota, Span, Time, Usage};
 use sluicegate_rls::plan::{Hits, Outcome};
 use sluicegate_rls::wire::status::Status;
 
 use super::item::{Decider, Item, Judged};
-use crate::limit::{Ask, Decided, SelectedLimit};
+use crate::limit::{Ask, Decided, Decision, SelectedLimit};
 use crate::request::View;
 use crate::request::limit_selection::LimitSelection;
 
@@ -97,7 +97,7 @@ pub(super) async fn decide_all(
 }
 
 /// What [`decide_all`] would decide. Nothing is counted.
-pub(super) async fn try_out(
+pub(super) async fn check(
     view: &View,
     now: Time,
     items: Vec<Result<Item<'_>, Status>>,
@@ -142,13 +142,10 @@ async fn decide_together(
     };
     let is_refused = all.iter().zip(&looked).any(|(one, looked)| refuses(one, looked));
     let store = view.store_of(&selection).cloned();
-    let is_tried = is_refused || !counts;
-    let mut decision = match is_tried {
-        true => selection.try_out(store.as_ref(), now).await,
-        false => selection.decide_on(store.as_ref(), now).await,
+    let mut decision = match counts && !is_refused {
+        true => selection.decide_on(store.as_ref(), now).await,
+        false => foresee(view, &selection).await,
     };
-    // Hits that were tried out have been given back since.
-    let is_given_back = is_tried && decision.admitted;
     decision.admitted &= !is_refused;
     decision.holds.keep();
     view.observe_limits(Decided { selected: &selection.selected, decision: &decision });
@@ -156,12 +153,8 @@ async fn decide_together(
         Place::Judged(judged) => Ok(judged),
         Place::Counted(_) if decision.unavailable => Err(unavailable()),
         Place::Counted(at) => {
-            let (verdict, ask) = (decision.verdicts[at], &selection.selected[at].ask);
-            let mut usage = verdict.usage;
-            if is_given_back && verdict.answer.is_ok() {
-                usage.remaining = usage.remaining.saturating_add(ask.cost).min(usage.capacity);
-            }
-            Ok(Judged::new(verdict.answer.err(), usage))
+            let verdict = decision.verdicts[at];
+            Ok(Judged::new(verdict.answer.err(), verdict.usage))
         }
         Place::Look(selected, hits) => {
             let looked = looked.unwrap_or_else(|| Err(unavailable()))?;
@@ -203,26 +196,57 @@ fn add<'s>(selection: &mut LimitSelection<'s>, selected: SelectedLimit<'s>) -> u
     selection.selected.len() - 1
 }
 
+/// What limits would decide. Hits that are only asked about must not be seen by others, who would be refused: nothing is charged, not
+/// even for a moment.
+async fn foresee(view: &View, selection: &LimitSelection<'_>) -> Decision {
+    let verdicts = join_all(selection.selected.iter().map(|selected| peek(view, &selected.ask))).await;
+    let Ok(verdicts) = verdicts.into_iter().collect::<Result<Verdicts, Status>>() else {
+        let mut decision = Decision::default();
+        decision.unavailable = true;
+        return decision;
+    };
+    let mut all = selection.selected.iter().zip(verdicts.iter());
+    let admitted = all.all(|(selected, verdict)| verdict.answer.is_ok() || !selected.ask.limit.enforced);
+    Decision::new(verdicts, admitted)
+}
+
 /// Looks at a limit without a charge. It refuses only if more is used than the limit has.
 ///
 /// # Errors
 /// If only the store may decide, and does not answer.
 async fn look(view: &View, selected: &SelectedLimit<'_>) -> Result<Judged, Status> {
-    let ask = &selected.ask;
-    let peeked = match (view.store(), &ask.limit.shared) {
-        (Some(store), Some(shared)) => {
-            let peeked = store.peek(ask.limit, ask.key, &ask.text, store.timeout()).await;
-            if peeked.is_none() && shared.on_failure == StoreFailurePolicy::Closed && ask.limit.enforced {
-                return Err(unavailable());
-            }
-            peeked
-        }
-        _ => None,
+    let verdict = peek(view, &selected.ask).await?;
+    Ok(Judged::new(verdict.answer.err(), verdict.usage))
+}
+
+/// What a limit would decide.
+///
+/// # Errors
+/// If only the store may decide, and does not answer.
+async fn peek(view: &View, ask: &Ask<'_>) -> Result<Verdict, Status> {
+    let (Some(store), Some(shared)) = (view.store(), &ask.limit.shared) else {
+        return Ok(known(ask, ask.at, None));
     };
-    let at = peeked.as_ref().map_or(ask.at, |peeked| peeked.at);
-    let usage = peeked.map(|peeked| peeked.usage).or_else(|| ask.limit.usage(ask.key, at));
-    let usage = usage.unwrap_or_else(|| ask.limit.fresh(at));
-    Ok(Judged::new(ask.limit.refusal(ask.key, at, 0), usage))
+    if let Some(peeked) = store.peek(ask.limit, ask.key, &ask.text, store.timeout()).await {
+        return Ok(known(ask, peeked.at, Some(peeked.usage)));
+    }
+    match shared.on_failure {
+        StoreFailurePolicy::Closed if ask.limit.enforced => Err(unavailable()),
+        StoreFailurePolicy::Closed | StoreFailurePolicy::Open => Ok(Verdict::not_asked(ask)),
+        StoreFailurePolicy::Local => {
+            // Each hit counts once for every gateway, as if it were charged.
+            let mut alone = ask.clone();
+            store.divide(&mut alone, store.now());
+            alone.cost = alone.cost.saturating_mul(alone.share.into());
+            Ok(known(&alone, alone.at, None))
+        }
+    }
+}
+
+/// What a limit would decide by the known state of the key.
+fn known(ask: &Ask<'_>, at: Time, usage: Option<Usage>) -> Verdict {
+    let usage = usage.or_else(|| ask.limit.usage(ask.key, at)).unwrap_or_else(|| ask.limit.fresh(at));
+    Verdict::new(ask.limit.refusal(ask.key, at, ask.cost).map_or(Ok(Span::ZERO), Err), usage)
 }
 
 /// Gives hits back, if the descriptor says so.

@@ -5,7 +5,7 @@ use sluicegate_rls::limitador::{Limit, Limits, Question};
 use sluicegate_rls::plan::{Hits, Outcome};
 use sluicegate_rls::wire::status::{Code, Status};
 
-use super::counting::{decide_all, report, try_out};
+use super::counting::{check, decide_all, report};
 use super::item::{Decider, Item, Judged};
 use crate::request::View;
 use crate::resources::LimitadorLimits;
@@ -58,7 +58,7 @@ pub(super) async fn decide<'v>(
     let items = applied.iter().map(|one| Ok(item(view, now, known, (one.limit, &one.key), hits))).collect();
     let judged = match action {
         Action::CheckAndReport => decide_all(view, now, items).await,
-        Action::Check => try_out(view, now, items).await,
+        Action::Check => check(view, now, items).await,
         Action::Report => report(view, now, items).await,
     };
     let all = applied.iter().map(|one| &known.limits.all()[one.limit]).zip(judged);
@@ -115,7 +115,7 @@ pub(super) async fn counters<'v>(
     let key = sluicegate_rls::descriptors::counter_key(namespace, []);
     let indices = known.limits.of_namespace(namespace);
     let items = indices.iter().map(|index| Ok(item(view, now, known, (*index, &key), none))).collect();
-    let judged = try_out(view, now, items).await;
+    let judged = check(view, now, items).await;
     let outcomes = of_namespace.into_iter().zip(judged);
     outcomes.map(|(limit, judged)| Ok((limit, judged?.outcome))).collect()
 }
