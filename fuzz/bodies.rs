@@ -21,8 +21,9 @@ use sluicegate_import::nginx::import_text;
 use sluicegate_limiter::Time;
 use sluicegate_rls::descriptors;
 use sluicegate_rls::json;
+use sluicegate_rls::limitador::{self, Limits, Question};
 use sluicegate_rls::plan::{Domains, Outcome, Planned};
-use sluicegate_rls::wire::ratelimit::RateLimitResponse;
+use sluicegate_rls::wire::ratelimit::{Entry, RateLimitDescriptor, RateLimitResponse};
 use sluicegate_rls::wire::{decode, frame};
 use sluicegate_route::{folded, is_doubtful, is_plain};
 use sluicegate_wire::Headers;
@@ -95,6 +96,25 @@ pub fn rate_limit_files(data: &[u8]) {
     paths.sort_unstable();
     assert!(paths.windows(2).all(|two| two[0] != two[1]), "{paths:?}");
     assert!(Domains::new(vec![domain.clone(), domain]).is_err());
+}
+
+/// Any text as a limits file of limitador, and as a question: it is used or has mistakes, and each limit that applies has counters
+/// of its own.
+pub fn limitador_files(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let _ = Question::in_json(data);
+    let mut report = Report::default();
+    let limits = limitador::parse(&text, &mut report);
+    assert_eq!(limits.is_some(), report.errors.is_empty(), "{}", report.render("limits.yaml", &text));
+    let Some(limits) = limits else { return };
+    let limits = Limits::new(limits).expect("a file has no limit twice");
+    let entries = vec![Entry::new("a", "b"), Entry::new("m", "GET")];
+    let descriptors = vec![RateLimitDescriptor { entries, ..RateLimitDescriptor::default() }];
+    for limit in limits.all() {
+        let (namespace, descriptors) = (limit.namespace.clone(), descriptors.clone());
+        let applied = limits.applied(&Question { namespace, descriptors, hits: 1, headers: false });
+        assert!(applied.windows(2).all(|two| two[0].limit < two[1].limit), "{applied:?}");
+    }
 }
 
 const DESCRIPTORS: &str = "

@@ -110,6 +110,32 @@ fn nginx_configurations() {
     replay::replay(&corpus, 10, &NGINX_PIECES, bodies::nginx);
 }
 
+/// Pieces that mean something in limits files of limitador.
+const LIMITADOR_PIECES: [&str; 16] = [
+    "- namespace: web",
+    "max_value: 1",
+    "seconds: 60",
+    "conditions:",
+    "variables: [",
+    "descriptors[0]",
+    "descriptors[99].a",
+    "['a']",
+    " == 'b'",
+    " != \"\"",
+    " && ",
+    "\\",
+    "\"",
+    "\n  ",
+    "{",
+    "]",
+];
+
+#[test]
+fn limits_files_of_limitador() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/limitador_files");
+    replay::replay(&corpus, 4, &LIMITADOR_PIECES, bodies::limitador_files);
+}
+
 /// Pieces that mean something in files of envoyproxy/ratelimit and in requests.
 const RATE_LIMIT_PIECES: [&str; 24] = [
     "domain: ",

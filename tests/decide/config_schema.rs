@@ -24,6 +24,7 @@ const BEYOND: &[(&str, &str)] = &[
     ("could be a limit of the files", "fields that depend on others"),
     ("in the name of the file", "files"),
     ("several files have the domain", "files"),
+    ("several files have the limit", "files"),
     ("`penalty` and", "fields that depend on others"),
     ("the bucket would hold", "fields that depend on others"),
     ("`queue` and", "fields that depend on others"),

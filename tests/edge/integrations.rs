@@ -11,7 +11,7 @@ use std::path::Path;
 use self::page::{Page, folder};
 use self::proxy::{Kind, Proxy};
 use crate::harness::load::{Load, admitted};
-use crate::harness::{Client, Fleet, Gateway, RedisServer, Upstream, until};
+use crate::harness::{Client, Fleet, Gateway, RedisServer, Setup, Upstream, until};
 
 /// The configuration of a page with the addresses of a gateway of the harness, and more sections.
 fn gateway_file(page: &Page, more: &str) -> String {
@@ -114,6 +114,15 @@ fn clients_of_one_proxy_have_a_limit_in_two_gateways() {
     assert!(refused.iter().sum::<f64>() == 700.0 && refused.iter().all(|count| *count > 0.0), "{refused:?}");
 }
 
+/// The page of limitador has no program: its commands ask the gateway.
+#[test]
+fn limitador() {
+    let page = Page::read("limitador");
+    let setup = Setup::default().file("limits.yaml", &page.file("limits.yaml"));
+    let gateway = setup.start(&gateway_file(&page, ""));
+    page.try_it(&[(8081, gateway.edge), (9090, gateway.admin)]);
+}
+
 /// The overview names each page, and each is run or says that it is not.
 #[test]
 fn every_page_is_tried_or_says_that_it_was_not() {
@@ -123,7 +132,8 @@ fn every_page_is_tried_or_says_that_it_was_not() {
     let pages: BTreeSet<String> = entries.filter(|name| name != "README.md").collect();
     for page in &pages {
         assert!(overview.contains(&format!("]({page})")), "{page} is not in the overview");
-        let is_tried = Kind::ALL.iter().any(|kind| *page == format!("{}.md", kind.page()));
+        let is_tried =
+            page == "limitador.md" || Kind::ALL.iter().any(|kind| *page == format!("{}.md", kind.page()));
         let text = std::fs::read_to_string(folder().join(page)).unwrap();
         assert!(is_tried != text.contains("This page was not tried"), "{page}");
     }

@@ -108,6 +108,7 @@ mod rules_kinds;
 mod rules_redis;
 mod rules_url;
 mod served_check;
+mod served_limitador;
 mod served_rls;
 mod server_states;
 mod servers;

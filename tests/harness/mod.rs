@@ -13,6 +13,7 @@ pub mod faults;
 pub mod fleet;
 pub mod folder;
 mod gateway;
+pub mod grpc;
 pub mod h2;
 pub mod h2_upstream;
 pub mod issuer;

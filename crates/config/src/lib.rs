@@ -45,6 +45,7 @@ pub use model::jwt::{JwksUrl, JwtConfig, JwtKeys};
 pub use model::key_spec::KeySpec;
 pub use model::lease::Unleased;
 pub use model::limit::{Exempt, LimitConfig, Mode, OnMissing, OnStoreFailure, When};
+pub use model::limit_files::{LimitFile, LimitFiles, LimitadorConfig, OverLimit, RlsConfig};
 pub use model::listen_address::ListenAddress;
 pub use model::listener::{
     AdminConfig, AdminToken, CertificateConfig, ClientAuthConfig, ClientIpConfig, ForwardedHeader,
@@ -62,7 +63,6 @@ pub use model::queue::{QueueConfig, QueueStorage, SharedQueue};
 pub use model::reference::Reference;
 pub use model::regions::{RegionsConfig, WHOLE};
 pub use model::rewrite::{Change, HeaderChange, HeaderChanges, PathChange, RegexPiece, UriTemplate};
-pub use model::rls::{OverLimit, RlsConfig, RlsFiles};
 pub use model::route::{
     Action, EncodedSlash, HeaderFamilies, Match, Reject, RouteConfig, ShapeConfig, UpstreamHeaders,
 };

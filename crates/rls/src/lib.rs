@@ -4,6 +4,7 @@
 //! - [`wire`]: their messages, decoded within bounds and encoded, and the framing of gRPC.
 //! - [`descriptors`]: a file of envoyproxy/ratelimit, read unmodified, and the limit that applies to a descriptor.
 //! - [`plan`]: the limits of a request, and the response after they have decided.
+//! - [`limitador`]: the limits file of limitador, and the limits that apply to a request.
 //! - [`json`]: the same request and response in the JSON of `POST /json`.
 //!
 //! What this crate never does: it reads no clock and no file, opens no socket and counts nothing. The gateway has the listeners
@@ -37,5 +38,6 @@
 
 pub mod descriptors;
 pub mod json;
+pub mod limitador;
 pub mod plan;
 pub mod wire;

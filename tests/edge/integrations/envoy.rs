@@ -85,6 +85,36 @@ fn a_file_of_ratelimit_decides_exactly() {
     assert!(decisions("admitted") > 10_000.0 && decisions("refused") == 0.0);
 }
 
+/// Envoy asks a listener of limitador as it asks limitador.
+#[test]
+fn a_file_of_limitador_decides_exactly() {
+    let Some(program) = Kind::EnvoyRateLimit.program() else { return };
+    let limits = "\
+- {namespace: web, max_value: 500, seconds: 86400, conditions: [\"descriptors[1].path == '/limited'\"]}
+- {namespace: web, max_value: 3, seconds: 86400, variables: [\"descriptors[0].tenant\"]}
+";
+    let text = "listen: [{address: '{edge}', serve: limitador, callers: [127.0.0.1]}]\n\
+                limitador: {files: [limits.yaml], response_headers: draft_version_03}\n";
+    let (api, gateway) = (api(), Setup::default().file("limits.yaml", limits).start(text));
+    let without_headers = |text: String| {
+        text.replace("timeout: 0.02s", "timeout: 10s")
+            .replace("failure_mode_deny: false", "failure_mode_deny: true")
+            .replace("              enable_x_ratelimit_headers: DRAFT_VERSION_03\n", "")
+    };
+    let proxy = Proxy::start(Kind::EnvoyRateLimit, &program, &[gateway.edge], api.address, &without_headers);
+    let samples = Load::at(proxy.address, 50).target("/limited").send(2_000);
+    assert_eq!((admitted(&samples), api.seen().len()), (500, 500));
+    let refused = Client::connect(proxy.address).get("/limited");
+    assert_eq!((refused.status, refused.header("x-ratelimit-remaining")), (429, Some("0")));
+    assert!(refused.number("retry-after") > 0 && refused.json()["status"] == 429, "{refused:?}");
+    drop(proxy);
+    let proxy = envoy(&program, &[gateway.edge], api.address);
+    let statuses = |tenant: &str| {
+        [1, 2, 3, 4].map(|_| Client::connect(proxy.address).ask("GET", "/", &[("x-tenant", tenant)]).status)
+    };
+    assert_eq!([statuses("a"), statuses("b")], [[200, 200, 200, 429]; 2]);
+}
+
 #[test]
 fn two_gateways_decide_exactly_and_outlive_their_store() {
     let Some(program) = Kind::EnvoyRateLimit.program() else { return };

@@ -11,7 +11,7 @@ use crate::language::secret::Secret;
 use crate::model::listen_address::ListenAddress;
 use crate::model::reference::Reference;
 use crate::model::serialize::{client_auth, seconds, text, texts};
-use crate::model::served::{ServedConfig, ServedProtocol};
+use crate::model::served::ServedConfig;
 use crate::read::at::{At, FileRef};
 
 /// An address that serves clients.
@@ -198,7 +198,7 @@ impl ClientIpConfig {
 impl ListenerConfig {
     /// Whether another proxy asks what the routes decide, and forwards the requests itself.
     pub fn is_asked_by_route(&self) -> bool {
-        self.served.as_ref().is_some_and(|served| served.protocol != ServedProtocol::Rls)
+        self.served.as_ref().is_some_and(|served| !served.protocol.has_own_limits())
     }
 
     /// Identifies the listener across reloads: the address, so that a name may change. A port that the system

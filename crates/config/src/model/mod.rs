@@ -10,6 +10,7 @@ pub(crate) mod jwt;
 pub(crate) mod key_spec;
 pub(crate) mod lease;
 pub(crate) mod limit;
+pub(crate) mod limit_files;
 pub(crate) mod listen_address;
 pub(crate) mod listener;
 pub(crate) mod lists;
@@ -22,7 +23,6 @@ pub(crate) mod reference;
 pub(crate) mod references;
 pub(crate) mod regions;
 pub(crate) mod rewrite;
-pub(crate) mod rls;
 pub(crate) mod route;
 pub(crate) mod rules;
 pub(crate) mod serialize;
@@ -42,13 +42,13 @@ use crate::model::client::{ClientConfig, DrainConfig, H2Config};
 use crate::model::cors::CorsConfig;
 use crate::model::jwt::JwtConfig;
 use crate::model::limit::LimitConfig;
+use crate::model::limit_files::{LimitadorConfig, RlsConfig};
 use crate::model::listener::{AdminConfig, ClientIpConfig, ListenerConfig};
 use crate::model::lists::ListConfig;
 use crate::model::log::{AccessLogConfig, TraceConfig};
 use crate::model::outside::{CheckConfig, IntrospectionConfig};
 use crate::model::overload::{OwnOverloadConfig, PrioritiesConfig};
 use crate::model::regions::RegionsConfig;
-use crate::model::rls::RlsConfig;
 use crate::model::route::RouteConfig;
 use crate::model::rules::RulesConfig;
 use crate::model::store::RedisConfig;
@@ -90,10 +90,13 @@ pub struct Config {
     pub plans: Vec<String>,
     /// Its protection from overload, if any.
     pub overload: Option<OwnOverloadConfig>,
-    /// The limits, in the order of the file. Behind them are those of the files of [`rls`](Self::rls), in the order of their rules.
+    /// The limits, in the order of the file. Behind them are those of the files of [`rls`](Self::rls), in the order of their rules,
+    /// and those of the files of [`limitador`](Self::limitador).
     pub limits: Vec<LimitConfig>,
-    /// Limits for other proxies.
+    /// Limits for other proxies, which ask by Envoy's rate limit service.
     pub rls: Option<RlsConfig>,
+    /// Limits for other proxies, which ask as they ask limitador.
+    pub limitador: Option<LimitadorConfig>,
     /// The upstreams, in the order of the file.
     pub upstreams: Vec<UpstreamConfig>,
     /// The routes, in the order of the file.

@@ -32,16 +32,24 @@ pub enum ServedProtocol {
     ExtAuthzHttp,
     /// By Envoy's rate limit service.
     Rls,
+    /// As proxies ask limitador.
+    Limitador,
 }
 
 impl ServedProtocol {
     /// The protocols with their names in the file.
-    pub const WORDS: [(&'static str, Self); 4] = [
+    pub const WORDS: [(&'static str, Self); 5] = [
         ("check", Self::Check),
         ("ext_authz", Self::ExtAuthz),
         ("ext_authz_http", Self::ExtAuthzHttp),
         ("rls", Self::Rls),
+        ("limitador", Self::Limitador),
     ];
+
+    /// Whether it has limits of its own, and uses neither routes nor the other limits.
+    pub fn has_own_limits(self) -> bool {
+        matches!(self, Self::Rls | Self::Limitador)
+    }
 
     /// Its name in the file.
     pub fn name(self) -> &'static str {

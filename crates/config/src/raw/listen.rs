@@ -30,8 +30,9 @@ mapping! {
         max_connections_per_ip: RawCount,
         /// Decides on the requests of another proxy instead of serving clients: check (an HTTP request whose X-Forwarded
         /// headers describe that of the client: nginx, Traefik, Caddy, APISIX), ext_authz (Envoy, over gRPC), ext_authz_http
-        /// (Envoy, over HTTP) or rls (Envoy's rate limit service, by the limits of `rls`).
-        #[schemars(extend("enum" = ["check", "ext_authz", "ext_authz_http", "rls"]))]
+        /// (Envoy, over HTTP), rls (Envoy's rate limit service, by the limits of `rls`) or limitador (the services of limitador, by
+        /// the limits of `limitador`).
+        #[schemars(extend("enum" = ["check", "ext_authz", "ext_authz_http", "rls", "limitador"]))]
         serve: RawText,
         /// The addresses and networks of the proxies that may ask, since they name the client. Required with `serve`, unless
         /// `tls.client_ca` identifies them.

@@ -48,7 +48,7 @@ use crate::raw::outside::{RawCheck, RawIntrospection};
 use crate::raw::overload::{RawOwnOverload, RawPriorities};
 use crate::raw::queue::RawQueue;
 use crate::raw::regions::RawRegions;
-use crate::raw::rls::RawRls;
+use crate::raw::rls::{RawLimitador, RawRls};
 use crate::raw::route::RawRoute;
 use crate::raw::rules::RawRules;
 use crate::raw::scalars::{RawCount, RawText};
@@ -92,10 +92,13 @@ mapping! {
         limits: Named<RawLimit>,
         /// Limits for other proxies, which ask by Envoy's rate limit service.
         rls: RawRls,
+        /// Limits for other proxies, which ask as they ask limitador.
+        limitador: RawLimitador,
         /// The APIs behind the gateway, by name.
         #[schemars(extend("propertyNames" = hints::names()))]
         upstreams: Named<RawUpstream>,
-        /// The routes. The first route that matches a request is used. Required, unless all listeners have `serve: rls`.
+        /// The routes. The first route that matches a request is used. Required, unless all listeners have `serve: rls` or
+        /// `serve: limitador`.
         routes: Vec<RawRoute>,
         /// The rate limit headers of responses: a list of families (x-ratelimit, ietf, retry-after), or {families, upstream}. Default: all.
         headers: RawHeaders,

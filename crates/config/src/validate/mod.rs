@@ -18,6 +18,7 @@ mod identity_rate;
 mod jwt;
 mod key;
 mod limit;
+mod limit_files;
 mod lists;
 mod log;
 mod matching;
@@ -180,7 +181,9 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
     let access_log = log::access_log(raw.access_log.as_ref(), folder, (&api_key, &token_headers), report);
     let trace = log::trace(raw.trace.as_ref(), report);
     let rls = raw.rls.as_ref().and_then(|raw| rls::rls(raw, (folder, context), &limits, report));
-    served::check_rls(raw, &listeners, report);
+    let limitador =
+        raw.limitador.as_ref().and_then(|raw| rls::limitador(raw, (folder, context), &limits, report));
+    served::check_sections(raw, &listeners, report);
     let regions = raw.regions.as_ref().and_then(|raw| regions::regions(raw, has_store, folder, report));
     let mut limits = limits.into_valid();
     if let Some((regions, raw)) = regions.as_ref().zip(raw.regions.as_ref()) {
@@ -215,6 +218,7 @@ pub(super) fn config(raw: &RawConfig, folder: Folder<'_>, report: &mut Report) -
         plans,
         limits,
         rls,
+        limitador,
         upstreams: upstreams.into_valid(),
         routes,
         workers: workers.map(|n| n as usize),

@@ -13,7 +13,7 @@ use super::header_settings::rate_limit_headers;
 use super::lists::of_route;
 use super::matching::matches;
 use super::overload;
-use super::served::{check_limit, check_usage, only_rls};
+use super::served::{check_limit, check_usage, without_routes};
 use super::template::Names;
 use super::{shape, uri};
 use crate::Part;
@@ -36,7 +36,7 @@ pub(super) fn all(
     report: &mut Report,
 ) -> (Vec<RouteConfig>, Vec<(At<String>, Match)>) {
     let Some(raws) = &raw.routes else {
-        if !only_rls(known.listeners) {
+        if !without_routes(known.listeners) {
             missing(raw.at, "the file", ("routes", "[{name: all, upstream: api}]"), &raw.wrong, report);
         }
         return (Vec::new(), Vec::new());

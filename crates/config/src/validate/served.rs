@@ -13,7 +13,7 @@ use crate::raw::RawConfig;
 use crate::raw::listen::RawListenerFields;
 use crate::read::at::At;
 use crate::read::is_wrong;
-use crate::read::report::{Problem, Report};
+use crate::read::report::{Place, Problem, Report};
 use crate::{PartSource, parse_network};
 use sluicegate_limiter::Quota;
 
@@ -51,10 +51,12 @@ pub(super) fn served(
                 .help("the PROXY header would say who asks; let your proxies connect directly"),
         );
     }
-    if let (Some(status), Some(ServedProtocol::Rls)) = (&raw.deny_status, protocol) {
+    if let Some((status, protocol)) =
+        raw.deny_status.as_ref().zip(protocol).filter(|(_, protocol)| protocol.has_own_limits())
+    {
         report.error(
             status
-                .problem("`deny_status` has no effect with `serve: rls`")
+                .problem(format!("`deny_status` has no effect with `serve: {}`", protocol.name()))
                 .help("the proxy has the status; in Envoy it is `rate_limited_status`"),
         );
     }
@@ -64,27 +66,47 @@ pub(super) fn served(
     Some(ServedConfig { protocol: protocol?, callers, deny_status })
 }
 
-fn is_rls(listener: &ListenerConfig) -> bool {
-    listener.served.as_ref().is_some_and(|served| served.protocol == ServedProtocol::Rls)
-}
-
-/// Whether no listener has a use for routes: all have `serve: rls`.
-pub(super) fn only_rls(listeners: &Section<ListenerConfig>) -> bool {
+/// Whether no listener has a use for routes: all serve limits of their own.
+pub(super) fn without_routes(listeners: &Section<ListenerConfig>) -> bool {
     let mut all = listeners.valid().map(|(_, listener)| listener).peekable();
-    listeners.is_complete() && all.peek().is_some() && all.all(is_rls)
+    let has_own_limits = |listener: &ListenerConfig| {
+        listener.served.as_ref().is_some_and(|served| served.protocol.has_own_limits())
+    };
+    listeners.is_complete() && all.peek().is_some() && all.all(has_own_limits)
 }
 
-/// Reports a listener with `serve: rls` without limits, and limits that no listener serves.
-pub(super) fn check_rls(raw: &RawConfig, listeners: &Section<ListenerConfig>, report: &mut Report) {
-    let served = listeners.valid().find(|(_, listener)| is_rls(listener));
-    match (served, &raw.rls) {
-        (Some((name, _)), None) if !is_wrong!(raw, rls) => report.error(
-            name.problem(format!("the listener `{}` serves rate limits, and there is no `rls`", name.value))
-                .help("such as `rls: {files: [ratelimit/*.yaml]}`"),
+/// Reports listeners with `serve: rls` or `serve: limitador` without limits, and limits that no listener serves.
+pub(super) fn check_sections(raw: &RawConfig, listeners: &Section<ListenerConfig>, report: &mut Report) {
+    let rls = raw.rls.as_ref().map(|rls| rls.at);
+    check_section(ServedProtocol::Rls, (rls, is_wrong!(raw, rls)), "ratelimit/*.yaml", listeners, report);
+    let limitador = raw.limitador.as_ref().map(|limitador| limitador.at);
+    let limitador = (limitador, is_wrong!(raw, limitador));
+    check_section(ServedProtocol::Limitador, limitador, "limits.yaml", listeners, report);
+}
+
+fn check_section(
+    protocol: ServedProtocol,
+    (section, is_wrong): (Option<Place>, bool),
+    files: &str,
+    listeners: &Section<ListenerConfig>,
+    report: &mut Report,
+) {
+    let is_served = |listener: &ListenerConfig| {
+        listener.served.as_ref().is_some_and(|served| served.protocol == protocol)
+    };
+    let (served, word) = (listeners.valid().find(|(_, listener)| is_served(listener)), protocol.name());
+    match (served, section) {
+        (Some((name, _)), None) if !is_wrong => report.error(
+            name.problem(format!(
+                "the listener `{}` serves rate limits, and there is no `{word}`",
+                name.value
+            ))
+            .help(format!("such as `{word}: {{files: [{files}]}}`")),
         ),
-        (None, Some(rls)) if listeners.is_complete() => report.warning(
-            Problem::new(rls.at, "`rls` has no effect: no listener serves it")
-                .help("such as `listen: [{address: 0.0.0.0:8081, serve: rls, callers: [10.0.0.0/8]}]`"),
+        (None, Some(at)) if listeners.is_complete() => report.warning(
+            Problem::new(at, format!("`{word}` has no effect: no listener serves it")).help(format!(
+                "such as `listen: [{{address: 0.0.0.0:8081, serve: {word}, callers: [10.0.0.0/8]}}]`"
+            )),
         ),
         _ => {}
     }

@@ -3,6 +3,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use super::limit_files::LimitFileStamps;
+use super::limitador::LimitadorLimits;
 use super::rls::RlsLimits;
 use sluicegate_auth::Consumers;
 use sluicegate_auth::jwt::KeySet;
@@ -32,8 +34,12 @@ pub struct Resources {
     pub lists: Vec<Arc<AddressList>>,
     /// The certificates of listeners, in the order of [`Config::listeners`]; `None` for one without TLS.
     pub listeners: Vec<Option<ListenerFiles>>,
-    /// Limits for other proxies; `None` if there are none.
+    /// Limits for other proxies, which ask by Envoy's rate limit service; `None` if there are none.
     pub rls: Option<Arc<RlsLimits>>,
+    /// Limits for other proxies, which ask as they ask limitador; `None` if there are none.
+    pub limitador: Option<Arc<LimitadorLimits>>,
+    /// The files of both before they were read.
+    pub limit_files: LimitFileStamps,
     /// The keys that tokens are verified with; `None` if they are fetched, or if there are no tokens.
     pub token_keys: Option<Arc<KeySet>>,
     /// TLS to upstreams, in the order of [`Config::upstreams`]; `None` for one without.

@@ -3,6 +3,8 @@
 //! `config` says which files there are; here they are read. Their mistakes go into the report of the configuration, so
 //! that all of them are told at once.
 
+mod limit_files;
+mod limitador;
 mod listener;
 mod lists;
 mod loaded;
@@ -23,8 +25,10 @@ use sluicegate_base::tls::SystemRoots;
 use sluicegate_config::{Config, ConsumersConfig, Folder, LimitConfig, Parsed, Report, nearest};
 use sluicegate_route::warn_of_unreachable;
 
+pub use self::limit_files::{LimitFileStamps, MAX_HITS};
+pub use self::limitador::LimitadorLimits;
 pub use self::loaded::{LoadedConfig, Resources};
-pub use self::rls::{MAX_HITS, RlsLimits, RlsStamps};
+pub use self::rls::RlsLimits;
 pub use self::source::{Source, admin_address, consumers_file};
 
 /// The result of reading a configuration: the configuration, if it is valid, and the report.
@@ -52,8 +56,12 @@ fn parse_after(text: String, file: &str, folder: &Path, before: Option<&LoadedCo
     let parsed = sluicegate_config::parse(&text, folder, &mut report);
     let config = parsed.and_then(|Parsed { mut config, matches }| {
         warn_of_unreachable(&matches, &mut report);
-        let rls = config.rls.clone().map(|rls| rls::load(&rls, &mut config.limits, &mut report));
-        let resources = Resources { rls: all(rls)?, ..load(&config, before, &mut report)? };
+        let limit_files = LimitFileStamps::of(&config);
+        let rls = config.rls.as_ref().map(|rls| rls::load(rls, &mut config.limits, &mut report));
+        let limitador = config.limitador.as_ref();
+        let limitador = limitador.map(|one| limitador::load(one, &mut config.limits, &mut report));
+        let (rls, limitador) = (all(rls)?, all(limitador)?);
+        let resources = Resources { rls, limitador, limit_files, ..load(&config, before, &mut report)? };
         Some(LoadedConfig { config: Arc::new(config), resources, divisions: Vec::new() })
     });
     report.sort();
@@ -95,6 +103,8 @@ fn load(config: &Config, before: Option<&LoadedConfig>, report: &mut Report) -> 
         lists: lists.into_iter().collect::<Option<_>>()?,
         listeners: listeners.into_iter().map(all).collect::<Option<_>>()?,
         rls: None,
+        limitador: None,
+        limit_files: LimitFileStamps::default(),
         token_keys,
         upstreams: upstreams.into_iter().map(all).collect::<Option<_>>()?,
     })

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::supervisor::Supervisor;
-use crate::resources::{LoadedConfig, RlsStamps};
+use crate::resources::{LimitFileStamps, LoadedConfig};
 use sluicegate_base::file_watch::{Unusable, Watched};
 use sluicegate_config::Config;
 
@@ -38,7 +38,7 @@ impl Supervisor {
             })
             .await;
         }
-        self.check_rls_files().await;
+        self.check_limit_files().await;
         self.check_tls_files().await;
         let mut at = 0;
         while let Some((name, watches)) = self.files.upstream_tls.get_mut(at) {
@@ -56,13 +56,16 @@ impl Supervisor {
 
     /// Loads the configuration again if a file of limits for other proxies has changed: its limits are among those of the
     /// configuration.
-    async fn check_rls_files(&mut self) {
-        let config = self.shared.snapshot.load_full().config.rls.clone();
-        let Some(config) = config else { return };
-        let stamps = sluicegate_base::boxed_future::spawn_blocking(move || RlsStamps::of(&config)).await;
+    async fn check_limit_files(&mut self) {
+        let config = Arc::clone(&self.shared.snapshot.load_full().config.config);
+        if !LimitFileStamps::has_files(&config) {
+            return;
+        }
+        let stamps =
+            sluicegate_base::boxed_future::spawn_blocking(move || LimitFileStamps::of(&config)).await;
         let Ok(stamps) = stamps else { return };
-        if self.files.rls.as_ref() != Some(&stamps) {
-            self.files.rls = Some(stamps); // also if they cannot be used, which is logged once
+        if self.files.limits != stamps {
+            self.files.limits = stamps; // also if they cannot be used, which is logged once
             let _ = self.reload("file changed").await;
         }
     }

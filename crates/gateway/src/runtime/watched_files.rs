@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::resources::{LoadedConfig, RlsStamps};
+use crate::resources::{LimitFileStamps, LoadedConfig};
 use sluicegate_auth::Consumers;
 use sluicegate_auth::lists::AddressList;
 use sluicegate_base::file_watch::{Watch, WatchGroup};
@@ -17,7 +17,7 @@ pub(super) struct WatchedFiles {
     pub(super) lists: Vec<(String, PathBuf, Watch<AddressList>)>,
     pub(super) tls: Vec<TlsFiles>,
     /// The files of limits for other proxies.
-    pub(super) rls: Option<RlsStamps>,
+    pub(super) limits: LimitFileStamps,
     /// The certificates of upstreams by the upstream's name.
     pub(super) upstream_tls: Vec<(String, Vec<Watch<Pem>>)>,
 }
@@ -39,7 +39,7 @@ impl WatchedFiles {
             consumers: consumers
                 .map(|(named, known)| (named.file.path.clone(), Watch::new(&named.file.path, known))),
             lists: lists.collect(),
-            rls: config.resources.rls.as_ref().map(|rls| rls.stamps.clone()),
+            limits: config.resources.limit_files.clone(),
             tls: TlsFiles::of(config),
         }
     }

@@ -6,8 +6,9 @@ use prost::Message;
 use sluicegate_base::message::LocalResponse;
 use sluicegate_base::refusal_reason::RefusalReason;
 use sluicegate_downstream::RequestBody;
-use sluicegate_rls::wire::decode::MAX_MESSAGE;
+use sluicegate_rls::wire::decode::{self, MAX_MESSAGE};
 use sluicegate_rls::wire::frame;
+use sluicegate_rls::wire::health::{HealthCheckResponse, ServingStatus};
 use sluicegate_rls::wire::status::{Code, Status};
 use sluicegate_wire::RequestHead;
 
@@ -28,13 +29,18 @@ pub(super) fn denied(context: &RequestContext) -> LocalResponse {
     respond::call(Err((status.code.number(), status.encoded_message())))
 }
 
-/// The response to a call that has no answer.
-pub(super) fn failed(context: &RequestContext, status: &Status) -> LocalResponse {
+/// Notes why a question has no answer.
+pub(super) fn note(context: &RequestContext, status: &Status) {
     let reason = match status.code {
         Code::Unavailable | Code::Internal => RefusalReason::Store,
         _ => RefusalReason::Malformed,
     };
     context.refused(reason, None);
+}
+
+/// The response to a call that has no answer.
+pub(super) fn failed(context: &RequestContext, status: &Status) -> LocalResponse {
+    note(context, status);
     respond::call(Err((status.code.number(), status.encoded_message())))
 }
 
@@ -48,6 +54,19 @@ pub(super) async fn message(body: &mut Option<RequestBody>) -> Result<Bytes, Sta
     let whole =
         whole.map_err(|_| Status::new(Code::ResourceExhausted, "the message is too long or incomplete"))?;
     frame::message(&whole, MAX_MESSAGE)
+}
+
+/// The answer to a question for the health of a service, if it is one of those that are served; an empty name is the server as a
+/// whole.
+pub(super) async fn health(
+    body: &mut Option<RequestBody>,
+    served: &[&str],
+) -> Result<HealthCheckResponse, Status> {
+    let question = decode::health(message(body).await?)?;
+    match question.service.is_empty() || served.contains(&question.service.as_str()) {
+        true => Ok(HealthCheckResponse::of(ServingStatus::Serving)),
+        false => Err(Status::new(Code::NotFound, "this service is not served here")),
+    }
 }
 
 /// The response to a call.

@@ -1,12 +1,14 @@
 //! Decides for another proxy, which describes the request of its client and forwards it.
 
+mod counting;
 mod described;
 mod ext_authz;
 mod grpc;
+mod item;
+mod limitador;
+mod limitador_decision;
 mod rls;
-mod rls_counting;
 mod rls_decision;
-mod rls_item;
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -59,7 +61,9 @@ impl Call<'_> {
     ) -> Response {
         // Which of these it is, the configuration says, never a request: parts of it can be those of a client.
         let described = match config.protocol {
-            ServedProtocol::Rls => return self.rate_limit(config, head, body).await,
+            ServedProtocol::Rls | ServedProtocol::Limitador => {
+                return self.rate_limit(config, head, body).await;
+            }
             ServedProtocol::ExtAuthz => return self.authorize(config, head, body).await,
             _ if !self.is_allowed(config) => Err(LocalError::CallerDenied),
             ServedProtocol::Check => Described::by_headers(self.view, head),
@@ -81,7 +85,7 @@ impl Call<'_> {
         }
     }
 
-    /// Envoy's rate limit service.
+    /// Envoy's rate limit service, or the services of limitador.
     async fn rate_limit(
         &self,
         config: &ServedConfig,
@@ -90,6 +94,9 @@ impl Call<'_> {
     ) -> Response {
         let context = self.context(head);
         let response = match self.is_allowed(config) {
+            true if config.protocol == ServedProtocol::Limitador => {
+                limitador::answer(self.view, &context, head, body).await
+            }
             true => rls::answer(self.view, &context, head, body).await,
             false if grpc::is_call(head) => grpc::denied(&context),
             false => context.refuse(LocalError::CallerDenied),

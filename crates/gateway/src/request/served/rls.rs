@@ -7,7 +7,6 @@ use sluicegate_base::refusal_reason::RefusalReason;
 use sluicegate_downstream::RequestBody;
 use sluicegate_rls::json;
 use sluicegate_rls::wire::decode;
-use sluicegate_rls::wire::health::{HealthCheckResponse, ServingStatus};
 use sluicegate_rls::wire::ratelimit::{RateLimitRequest, RateLimitResponse};
 use sluicegate_rls::wire::services::{self, Method as Call};
 use sluicegate_rls::wire::status::{Code, Status};
@@ -17,9 +16,6 @@ use super::{grpc, rls_decision};
 use crate::request::message::read_body;
 use crate::request::{RequestContext, View};
 use crate::respond::{self, LocalError};
-
-/// The services that a question for the health can name; an empty name is the server as a whole.
-const SERVED: [&str; 2] = ["", services::RATE_LIMIT];
 
 /// The response to a request on a listener with `serve: rls`.
 pub(super) async fn answer(
@@ -35,7 +31,7 @@ pub(super) async fn answer(
                 Err(status) => Err(status),
             },
             Some(Call::HealthCheck) => {
-                grpc::message(body).await.and_then(health).map(|answer| grpc::response(&answer))
+                grpc::health(body, &[services::RATE_LIMIT]).await.map(|answer| grpc::response(&answer))
             }
             _ => {
                 let text = "this listener serves Envoy's rate limit service, and the health service";
@@ -64,14 +60,6 @@ async fn decide(
         context.refused(RefusalReason::Limit, None);
     }
     Ok(answer)
-}
-
-fn health(message: Bytes) -> Result<HealthCheckResponse, Status> {
-    let question = decode::health(message)?;
-    match SERVED.contains(&question.service.as_str()) {
-        true => Ok(HealthCheckResponse::of(ServingStatus::Serving)),
-        false => Err(Status::new(Code::NotFound, "this service is not served here")),
-    }
 }
 
 /// The same question and answer in JSON, as envoyproxy/ratelimit has them.

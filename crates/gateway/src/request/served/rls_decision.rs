@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_config::{BoundedRate, OverLimit};
-use sluicegate_limiter::{MAX_COUNT, Span, Time};
+use sluicegate_limiter::{Span, Time};
 use sluicegate_rls::descriptors::Amount;
 use sluicegate_rls::plan::{Ask as Asked, AskedLimit, Outcome, Plan};
 use sluicegate_rls::wire::ratelimit::{Code, RateLimitRequest, RateLimitResponse, Unit};
 use sluicegate_rls::wire::status::{Code as GrpcCode, Status};
-use sluicegate_route::keys;
 
-use super::rls_counting::{decide_all, decide_each};
-use super::rls_item::{Decider, Item, Judged};
-use crate::limit::{Ask, Limit, SelectedLimit};
+use super::counting::{decide_all, decide_each};
+use super::item::{Decider, Item, Judged};
+use crate::limit::Limit;
 use crate::request::View;
 use crate::resources::{MAX_HITS, RlsLimits};
 use crate::respond::rls_refusal;
@@ -35,9 +34,9 @@ pub(super) async fn decide(
     let item = |asked| {
         let rule = plan.rule(asked);
         let is_advisory = rule.is_some_and(|rule| rule.shadow_mode || rule.quota_mode);
-        Ok(Item { decider: decider(view, now, limits, asked)?, asked, is_advisory })
+        Ok(Item { decider: decider(view, now, limits, asked)?, hits: asked.hits, is_advisory })
     };
-    let items: Vec<Result<Item<'_, '_>, Status>> = plan.asks.iter().map(item).collect();
+    let items: Vec<Result<Item<'_>, Status>> = plan.asks.iter().map(item).collect();
     let judged = match rls.over_limit {
         OverLimit::Charge => decide_each(view, now, items).await,
         OverLimit::Keep => decide_all(view, now, items).await,
@@ -65,10 +64,10 @@ fn decider<'s>(view: &'s View, now: Time, limits: &RlsLimits, ask: &Asked) -> Re
     let (index, limit, key) = match ask.limit {
         AskedLimit::Rule(rule) => match (limits.limits[rule], limits.domains.rules()[rule].amount) {
             (Some(index), _) => (index, &snapshot.limits[index], None),
-            (None, Amount::Limited { unit, .. }) => return Ok(Decider::Zero(unit)),
-            (None, Amount::Unlimited) => return Ok(Decider::Zero(Unit::Second)), // such a rule is not asked
+            (None, Amount::Limited { unit, .. }) => return Ok(zero(unit)),
+            (None, Amount::Unlimited) => return Ok(Decider::zero(1)), // such a rule is not asked
         },
-        AskedLimit::Override { requests_per_unit: 0, unit } => return Ok(Decider::Zero(unit)),
+        AskedLimit::Override { requests_per_unit: 0, unit } => return Ok(zero(unit)),
         AskedLimit::Override { requests_per_unit, unit } => {
             let index = limits.of_requests;
             let limit = with_rate(&snapshot.limits[index], requests_per_unit, unit);
@@ -82,11 +81,12 @@ fn decider<'s>(view: &'s View, now: Time, limits: &RlsLimits, ask: &Asked) -> Re
             (index, limit, Some(format!("{}|{}", ask.key, unit.name())))
         }
     };
-    let (key, text) = keys::of_descriptor(key.as_deref().unwrap_or(&ask.key), &snapshot.secret);
-    let cost = if ask.hits.negative { 0 } else { ask.hits.count.min(MAX_COUNT) };
-    let mut ask = Ask::new(&limit.counted, key, cost, now);
-    ask.text = text;
-    Ok(Decider::Limit(SelectedLimit { index, limit, candidate: false, ask, fair: None }))
+    let key = key.as_deref().unwrap_or(&ask.key);
+    Ok(Decider::limit(snapshot, (index, limit), (key, ask.hits), now))
+}
+
+fn zero<'s>(unit: Unit) -> Decider<'s> {
+    Decider::zero(unit.seconds().unwrap_or(1))
 }
 
 /// The limit of the rates that requests carry, with this one; `None` if it cannot have it.

@@ -1,4 +1,4 @@
-//! The rate limit service for other proxies.
+//! Files of other programs with limits for other proxies.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,11 @@ use serde::Serialize;
 use crate::model::limit::LimitConfig;
 use crate::read::at::At;
 
-/// Limits for other proxies, which ask by Envoy's rate limit service.
+/// Files of limits for other proxies, and what all of these limits have in common.
 #[derive(Clone, Debug, Serialize)]
-pub struct RlsConfig {
-    /// Files of envoyproxy/ratelimit.
-    pub files: Vec<RlsFiles>,
-    /// What is done with the hits of a refused request.
-    pub over_limit: OverLimit,
+pub struct LimitFiles {
+    /// The files.
+    pub files: Vec<LimitFile>,
     /// What all limits of these files have in common.
     #[serde(flatten)]
     pub(crate) template: Box<LimitConfig>,
@@ -21,13 +19,23 @@ pub struct RlsConfig {
 
 /// A file of limits, or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RlsFiles {
+pub struct LimitFile {
     /// The folder that the files are in.
     pub folder: PathBuf,
     /// The name of the file; a `*` stands for any characters.
     pub name: String,
     /// As the configuration writes it.
     pub written: At<String>,
+}
+
+/// Limits for other proxies, which ask by Envoy's rate limit service.
+#[derive(Clone, Debug, Serialize)]
+pub struct RlsConfig {
+    /// Files of envoyproxy/ratelimit.
+    #[serde(flatten)]
+    pub limits: LimitFiles,
+    /// What is done with the hits of a refused request.
+    pub over_limit: OverLimit,
 }
 
 /// What is done with the hits of a refused request.
@@ -40,13 +48,23 @@ pub enum OverLimit {
     Keep,
 }
 
-impl Serialize for RlsFiles {
+/// Limits for other proxies, which ask as they ask limitador.
+#[derive(Clone, Debug, Serialize)]
+pub struct LimitadorConfig {
+    /// Limits files of limitador.
+    #[serde(flatten)]
+    pub limits: LimitFiles,
+    /// Whether answers over gRPC have rate limit headers for the client.
+    pub response_headers: bool,
+}
+
+impl Serialize for LimitFile {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.written.serialize(serializer)
     }
 }
 
-impl RlsFiles {
+impl LimitFile {
     /// Whether this is one of the files, by its name.
     pub fn is_named(&self, name: &str) -> bool {
         let mut pieces = self.name.split('*');
@@ -76,7 +94,7 @@ mod tests {
     fn a_star_stands_for_any_characters() {
         let is_named = |pattern: &str, name: &str| {
             let written = At { at: Place::START, value: String::new() };
-            RlsFiles { folder: PathBuf::new(), name: pattern.to_owned(), written }.is_named(name)
+            LimitFile { folder: PathBuf::new(), name: pattern.to_owned(), written }.is_named(name)
         };
         for (pattern, name) in
             [("a.yaml", "a.yaml"), ("*.yaml", "a.yaml"), ("*", ""), ("a*b*c", "abbc"), ("a*", "a")]
