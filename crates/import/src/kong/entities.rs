@@ -156,7 +156,9 @@ impl<'a> Entities<'a> {
     }
 
     fn add_route(&mut self, field: &'a Field, service: Option<usize>, marks: &mut Marks) {
-        if service.is_some_and(|number| self.services[number].field.text_of("enabled") == Some("false")) {
+        if service
+            .is_some_and(|number| self.services[number].field.get("enabled").is_some_and(Field::says_no))
+        {
             marks.all(field, Outcome::Ignored, "its service is not enabled");
             return;
         }
@@ -177,7 +179,7 @@ impl<'a> Entities<'a> {
     ) {
         for field in items(owner, "plugins") {
             let Some(name) = field.text_of("name") else { continue };
-            if field.text_of("enabled") == Some("false") {
+            if field.get("enabled").is_some_and(Field::says_no) {
                 marks.ignored(field.number, "it is not enabled");
                 continue;
             }
@@ -258,6 +260,11 @@ impl<'a> Entities<'a> {
             if self.is_restricted(owner, "rate-limiting") {
                 let text = format!("left out: a plugin of {} has no equivalent", person.written);
                 marks.unsupported(key.number, text);
+                continue;
+            }
+            if let Some(ttl) = field.get("ttl").filter(|ttl| ttl.text() != Some("0")) {
+                let text = "the key is left out, because those of consumers.yaml have no end: add it with `sluicegate consumers add-key`, and remove it when its time is over";
+                [key, ttl].iter().for_each(|field| marks.unsupported(field.number, text));
                 continue;
             }
             marks.converted(
