@@ -225,3 +225,12 @@ fn clients_cannot_write_the_headers_of_key_auth() {
         "{found}"
     );
 }
+
+#[test]
+fn a_plugin_for_what_is_not_there_is_reported() {
+    let found =
+        imported(&(service("{name: r, paths: [/r]}") + "plugins: [{name: key-auth, route: other}]\n"));
+    assert!(!found.imported.yaml.contains("auth:"), "{}", found.imported.yaml);
+    let report = found.imported.report.render();
+    assert!(report.contains("the route or service that it is for is not in this file"), "{report}");
+}

@@ -138,6 +138,14 @@ impl<'a> Entities<'a> {
             found.add_plugins(group, (None, None, None), marks);
         }
         found.add_plugins(document, (None, None, None), marks);
+        let (plugins, absent) = std::mem::take(&mut found.plugins)
+            .into_iter()
+            .partition::<Vec<_>, _>(|plugin| found.has_scope(plugin));
+        for plugin in absent {
+            let text = "left out: the route or service that it is for is not in this file, or not enabled";
+            marks.unsupported(plugin.field.number, text);
+        }
+        found.plugins = plugins;
         for plugin in &found.plugins {
             match &plugin.consumer {
                 Some(_) if plugin.name == "rate-limiting" => {}
@@ -206,6 +214,13 @@ impl<'a> Entities<'a> {
             }
             self.plugins.push(plugin);
         }
+    }
+
+    /// Whether the route and the service are there that a plugin is for.
+    fn has_scope(&self, plugin: &Plugin<'a>) -> bool {
+        let of_route = |name: &String| self.routes.iter().any(|route| route.is(name));
+        let of_service = |name: &String| self.services.iter().any(|service| service.is(name));
+        plugin.route.as_ref().is_none_or(of_route) && plugin.service.as_ref().is_none_or(of_service)
     }
 
     /// A consumer by its name, custom id or id.
@@ -288,6 +303,12 @@ impl<'a> Entities<'a> {
             }
         }
         out
+    }
+}
+
+impl Route<'_> {
+    pub(super) fn is(&self, name: &str) -> bool {
+        self.name == name || self.field.text_of("id") == Some(name)
     }
 }
 
