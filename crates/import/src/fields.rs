@@ -162,6 +162,12 @@ impl Field {
         self.text_of(name) == Some("true")
     }
 
+    /// Whether it is a no, in any of the ways of YAML 1.1.
+    pub(crate) fn says_no(&self) -> bool {
+        self.text()
+            .is_some_and(|text| ["false", "no", "off", "n"].contains(&text.to_ascii_lowercase().as_str()))
+    }
+
     /// Whether it has an item of the report: a list of texts has one for all of them, a mapping those of its entries.
     pub(crate) fn is_leaf(&self) -> bool {
         match &self.value {

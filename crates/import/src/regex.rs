@@ -12,6 +12,15 @@ const BEYOND: [&str; 12] =
 /// # Errors
 /// Why there is none.
 pub(crate) fn whole(pattern: &str, ignore_case: bool) -> Result<String, String> {
+    let out = whole_text(pattern, ignore_case)?;
+    accepted::matches(&map().with("path", regex(&out))).map(|()| out)
+}
+
+/// The same of a text that is no path, which may begin with any character.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn whole_text(pattern: &str, ignore_case: bool) -> Result<String, String> {
     if let Some(found) = BEYOND.iter().find(|found| pattern.contains(**found)) {
         return Err(format!(
             "`{found}` is not an expression that takes linear time: write it without, or list the paths"
@@ -22,8 +31,7 @@ pub(crate) fn whole(pattern: &str, ignore_case: bool) -> Result<String, String> 
     }
     let ways: Vec<_> = alternatives(pattern).into_iter().map(whole_way).collect();
     let ways = if let [way] = ways.as_slice() { way.clone() } else { format!("(?:{})", ways.join("|")) };
-    let out = if ignore_case { format!("(?i){ways}") } else { ways };
-    accepted::matches(&map().with("path", regex(&out))).map(|()| out)
+    Ok(if ignore_case { format!("(?i){ways}") } else { ways })
 }
 
 /// The same of an expression without alternatives.

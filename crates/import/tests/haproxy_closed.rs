@@ -60,6 +60,10 @@ fn a_refusal_holds_where_a_part_of_its_condition_cannot_be_written() {
         "use_backend %[req.hdr(x)] if { path_beg /a/ }",
         "use_backend b if { path_beg /a/ } { ssl_c_used }",
         "http-request deny if { path_beg /a/ } { hdr_end(host) :8443 }",
+        "http-request deny if { path_beg /a/ } { hdr_beg(host) x:8443 }",
+        "http-request deny if { path_beg /a/ } { hdr_reg(host) :8443$ }",
+        "http-request deny if { path_beg /a/ } { method -m reg ^P }",
+        "tcp-request connection reject if { path_beg /a/ } { src_conn_cur ge 1 }",
     ] {
         let found = imported(&format!("  {rule}"), "");
         let closed = route(&found.yaml, "/a/*");
@@ -197,6 +201,73 @@ fn servers_that_are_down_close_nothing() {
     let found =
         imported("  use_backend c if { nbsrv(c) gt 0 }", "backend c\n  server c 127.0.0.1:9001\n").yaml;
     assert!(found.contains("upstream: c") && !found.contains("upstream: b"), "{found}");
+}
+
+#[test]
+fn what_rules_above_have_changed_is_not_tested_as_it_was() {
+    for (change, test) in [
+        (r"replace-path /v1(/.*) \1", "path_beg /b/"),
+        ("set-header x-role a", "hdr(x-role) -m found"),
+        ("set-header Host b", "hdr(host) c"),
+    ] {
+        let rules = format!(
+            "  http-request {change} if {{ hdr(x-old) -m found }}\n  http-request deny if {{ {test} }}"
+        );
+        let found = yaml(&rules);
+        assert!(route(&found, "x-old").contains(CLOSED), "{change}: {found}");
+        assert!(found.matches(CLOSED).count() == 1 && found.contains("status: 403"), "{change}: {found}");
+    }
+    let found = yaml("  http-request set-src hdr(x-client)\n  http-request deny if { src 192.0.2.1 }");
+    assert!(found.contains(CLOSED), "{found}");
+}
+
+#[test]
+fn servers_do_not_take_headers_of_clients_for_those_of_rules() {
+    for rule in [
+        "set-header x-role %[ssl_c_s_dn(cn)]",
+        "set-header x-role guest if !{ src 10.0.0.0/8 }",
+        "set-header x-role guest if !{ req.cook(s) -m found }",
+        "del-header x-role if !{ src 10.0.0.0/8 }",
+    ] {
+        let found = yaml(&format!("  http-request {rule}"));
+        assert!(found.contains("request_headers: {remove: [x-role]}"), "{rule}: {found}");
+    }
+    let found = yaml("  http-request add-header x-role %[ssl_c_s_dn(cn)]");
+    assert!(!found.contains("x-role"), "{found}");
+}
+
+#[test]
+fn the_last_default_backend_of_a_frontend_serves() {
+    let text = "defaults\n  mode http\n  default_backend open\nfrontend f\n  bind :80\n  default_backend x\n  default_backend b\n\
+                backend b\n  server b 127.0.0.1:1\nbackend open\n  server o 127.0.0.1:2\nbackend x\n  server x 127.0.0.1:3\n";
+    let found = haproxy::import_text(&NoFiles, "h.cfg", text, &|_| None).unwrap();
+    assert!(
+        found.yaml.contains("upstream: b") && found.yaml.matches("upstream: ").count() == 1,
+        "{}",
+        found.yaml
+    );
+}
+
+#[test]
+fn requests_without_the_key_count_by_that_of_the_next_rule() {
+    let track = "  http-request track-sc0 req.hdr(x-key)\n  http-request track-sc0 src\n";
+    let found = yaml(&format!("{TABLE}{track}  http-request deny if {{ sc_http_req_rate(0) gt 20 }}"));
+    assert!(found.contains(r#"key: "header:x-key | ip""#) && !found.contains("on_missing"), "{found}");
+    let track = "  http-request track-sc0 req.hdr(x-key)\n  http-request track-sc0 base32+src\n";
+    let found = yaml(&format!("{TABLE}{track}  http-request deny if {{ sc_http_req_rate(0) gt 20 }}"));
+    assert!(found.contains("key: [host, path, ip]") && !found.contains("on_missing"), "{found}");
+}
+
+#[test]
+fn hosts_and_queries_are_compared_as_they_are_written() {
+    let denied = |test: &str, place: &str| {
+        let found = yaml(&format!("  http-request deny if {{ {test} }}"));
+        assert!(route(&found, place).contains("status: 403") && !found.contains(CLOSED), "{test}: {found}");
+    };
+    denied(r"hdr_reg(host) -i ^Admin\.", r"host: {regex: '(?i)Admin\..*'}");
+    denied(r"hdr_reg(host) ^admin\.x(:[0-9]+)?$", r"host: {regex: 'admin\.x'}");
+    denied("url_beg /search?q=", "path: /search}");
+    denied("url_param(id) -m reg ^[0-9]+$", r#"query: {id: {regex: "[0-9]+"}}"#);
 }
 
 #[test]

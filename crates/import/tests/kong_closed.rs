@@ -36,6 +36,10 @@ fn a_service_that_is_not_enabled_has_no_routes() {
          routes: [{name: y, paths: [/y]}]}\nroutes:\n- {name: z, paths: [/z], service: off}\n",
     );
     assert!(found.contains("/y/*") && !found.contains("/x/*") && !found.contains("/z/*"), "{found}");
+    let found = yaml(
+        "services:\n- {name: off, url: \"http://o:80\", enabled: no, routes: [{name: x, paths: [/x]}]}\n- {name: on, url: \"http://p:80\", routes: [{name: y, paths: [/y]}]}\n",
+    );
+    assert!(!found.contains("/x/*"), "{found}");
 }
 
 #[test]
@@ -194,4 +198,39 @@ fn combinations_of_headers_are_not_cut_off() {
         format!("{{name: h, paths: [/h], headers: {{x-a: [{}], x-b: [{}]}}}}", values('a'), values('b'));
     let found = yaml(&service(&format!("{route}, {{name: all, paths: [/]}}")));
     assert!(found.contains("match: {path: {regex: /h.*}}\n    respond: {status: 503}"), "{found}");
+}
+
+#[test]
+fn longer_names_do_not_reach_a_route_that_needs_no_key() {
+    let open = "{name: all, paths: [/], plugins: [{name: key-auth, config: {anonymous: nobody}}]}";
+    let rest = "plugins: [{name: key-auth}]\nconsumers: [{username: nobody}]\n";
+    let found = yaml(&(service(&format!("{{name: adm, paths: [/admin]}}, {open}")) + rest));
+    assert!(found.contains(r#"regex: "/admin[^/].*""#), "{found}");
+}
+
+#[test]
+fn a_key_with_an_end_is_left_out() {
+    let consumers = "plugins: [{name: key-auth}]\nconsumers:\n- {username: a, keyauth_credentials: [{key: k1, ttl: 60}]}\n\
+                     - {username: b, keyauth_credentials: [{key: k2, ttl: 0}]}\n";
+    let found = imported(&(service("{name: r, paths: [/r]}") + consumers));
+    let names: Vec<_> = found.consumers.iter().map(|consumer| consumer.name.as_str()).collect();
+    assert_eq!(names, ["b"]);
+}
+
+#[test]
+fn clients_cannot_write_the_headers_of_key_auth() {
+    let found = yaml(&(service("{name: r, paths: [/r]}") + "plugins: [{name: key-auth}]\n"));
+    assert!(
+        found.contains("X-Consumer-Username: \"{consumer}\"") && found.contains("- X-Consumer-ID"),
+        "{found}"
+    );
+}
+
+#[test]
+fn a_plugin_for_what_is_not_there_is_reported() {
+    let found =
+        imported(&(service("{name: r, paths: [/r]}") + "plugins: [{name: key-auth, route: other}]\n"));
+    assert!(!found.imported.yaml.contains("auth:"), "{}", found.imported.yaml);
+    let report = found.imported.report.render();
+    assert!(report.contains("the route or service that it is for is not in this file"), "{report}");
 }

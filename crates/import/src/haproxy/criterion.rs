@@ -4,7 +4,7 @@ use super::place::{Pattern, Test, host_node, path_node};
 use crate::accepted;
 use crate::files::Files;
 use crate::names::escaped;
-use crate::regex::whole;
+use crate::regex::{whole, whole_text};
 use crate::yaml::{map, text};
 
 /// What a test is about.
@@ -61,6 +61,7 @@ pub(super) struct Criterion {
 }
 
 /// Flags and values behind the sample.
+#[derive(Default)]
 struct Values {
     values: Vec<String>,
     ignore_case: bool,
@@ -123,12 +124,18 @@ fn sampled(name: &str, argument: &str, method: &str, values: &Values) -> Criteri
     let header = argument.split(',').next().unwrap_or_default().to_ascii_lowercase();
     match name {
         "path" | "url" => {
-            let differs = (name == "url" && method != "beg").then(|| {
+            let with_query = values.values.iter().any(|value| value.contains('?'));
+            let differs = (name == "url" && (method != "beg" || with_query)).then(|| {
                 "it is compared with the path only, not with the query: write `match: {query: …}`".to_owned()
             });
-            let kind = match (path(method, values), &differs) {
+            let found = if name == "url" && with_query {
+                without_query(method, values)
+            } else {
+                path(method, values)
+            };
+            let kind = match (found, &differs) {
                 (Ok(Kind::Route(test)), Some(why)) => {
-                    let wider = (method == "str").then(|| test.clone());
+                    let wider = (method == "str" || with_query).then(|| test.clone());
                     Ok(Kind::Near(Near { test, narrower: false, wider, why: why.clone() }))
                 }
                 (found, _) => found,
@@ -154,6 +161,9 @@ fn sampled(name: &str, argument: &str, method: &str, values: &Values) -> Criteri
             },
             Err(why) => unsupported(&why),
         },
+        "method" | "src" if values.method.as_ref().is_some_and(|given| given != "str" && given != "ip") => {
+            unsupported(&format!("`{name}` is not compared with `-m {method}`: list the values"))
+        }
         "method" => match values.values.as_slice() {
             [] => unsupported("it has no methods"),
             methods => {
@@ -252,7 +262,7 @@ fn method_of(name: &str) -> (&str, String) {
 }
 
 fn values(words: &[String]) -> Result<Values, String> {
-    let mut out = Values { values: Vec::new(), ignore_case: false, method: None, files: Vec::new() };
+    let mut out = Values::default();
     let mut at = 0;
     while at < words.len() {
         match words[at].as_str() {
@@ -309,6 +319,22 @@ fn path(method: &str, values: &Values) -> Result<Kind, String> {
     }
 }
 
+/// The paths of URLs with a query: all that one of them matches have its path.
+fn without_query(method: &str, values: &Values) -> Result<Kind, String> {
+    let paths = values.values.iter().map(|value| value.split('?').next().unwrap_or_default().to_owned());
+    match method {
+        "str" | "beg" => path(
+            "str",
+            &Values { values: paths.collect(), ignore_case: values.ignore_case, ..Values::default() },
+        ),
+        _ => Err("a path with its query: write `match: {path: …, query: …}`".to_owned()),
+    }
+}
+
+/// What expressions for hosts have for a port that may follow.
+const ANY_PORT: [&str; 6] =
+    [r"(:\d+)?", r"(:[0-9]+)?", r"(?::\d+)?", r"(?::[0-9]+)?", r"(:[0-9]*)?", r"(:.*)?"];
+
 fn host(method: &str, values: &Values) -> Result<Kind, String> {
     let mut patterns = Vec::new();
     for value in &values.values {
@@ -317,7 +343,13 @@ fn host(method: &str, values: &Values) -> Result<Kind, String> {
             .rsplit_once(':')
             .filter(|(_, port)| port.chars().all(|c| c.is_ascii_digit()))
             .map_or(lower.as_str(), |(host, _)| host);
-        if bare.is_empty() {
+        let expression = ANY_PORT.iter().fold(value.clone(), |all, port| all.replace(port, ""));
+        let has_port = match method {
+            "beg" | "sub" => lower.contains(':'),
+            "reg" => expression.replace("(?:", "").contains(':'),
+            _ => bare.is_empty(),
+        };
+        if has_port {
             return Err(
                 "hosts are compared without their port: `dst_port` is that of the listener".to_owned()
             );
@@ -328,7 +360,10 @@ fn host(method: &str, values: &Values) -> Result<Kind, String> {
             "end" => Pattern::Suffix(bare.to_owned()),
             "sub" => Pattern::Regex(format!(".*{}.*", escaped(&lower))),
             "dom" => Pattern::Regex(format!("(?:.*\\.)?{}(?:\\..*)?", escaped(bare))),
-            "reg" => Pattern::Regex(whole(value, false)?),
+            "reg" => Pattern::Regex(whole_text(
+                &expression,
+                expression.contains(|c: char| c.is_ascii_uppercase()),
+            )?),
             _ => return Err(format!("hosts are not compared with `-m {method}`")),
         };
         accepted::matches(&map().with("host", host_node(&pattern)))?;
@@ -389,7 +424,7 @@ fn query(method: &str, values: &Values) -> Result<Vec<Pattern>, String> {
         "end" => Ok(Pattern::Suffix(value.clone())),
         "sub" if folded => Ok(Pattern::Regex(format!("(?i).*{}.*", escaped(value)))),
         "sub" => Ok(Pattern::Regex(format!(".*{}.*", escaped(value)))),
-        "reg" => whole(value, folded).map(Pattern::Regex),
+        "reg" => whole_text(value, folded).map(Pattern::Regex),
         _ => Err(format!("query parameters are not compared with `-m {method}`")),
     };
     values.values.iter().map(pattern).collect()

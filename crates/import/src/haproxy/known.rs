@@ -142,16 +142,15 @@ pub(super) fn rest(line: &Line) -> (Outcome, String) {
     if let Some((_, why)) = UNSUPPORTED.iter().find(|(words, _)| in_words(words, bare)) {
         return (Outcome::Unsupported, (*why).to_owned());
     }
+    if bare == "default_backend" {
+        return (
+            Outcome::Ignored,
+            "a later `default_backend` is in force, or no request reaches it".to_owned(),
+        );
+    }
     if matches!(
         bare,
-        "bind"
-            | "server"
-            | "acl"
-            | "http-request"
-            | "tcp-request"
-            | "use_backend"
-            | "default_backend"
-            | "stick-table"
+        "bind" | "server" | "acl" | "http-request" | "tcp-request" | "use_backend" | "stick-table"
     ) {
         return (Outcome::Ignored, "no request reaches it".to_owned());
     }

@@ -20,6 +20,22 @@ pub(super) struct Key {
     pub(super) differs: Option<String>,
 }
 
+impl Key {
+    /// Counts requests without the value of this key by another one. Whether there are such.
+    pub(super) fn or(&mut self, other: &Self) -> bool {
+        if !self.skip_missing {
+            return false;
+        }
+        match (self.parts.as_slice(), other.parts.as_slice()) {
+            ([one], [two]) => self.parts = vec![format!("{one} | {two}")],
+            _ => self.parts.clone_from(&other.parts), // all requests count by the other one
+        }
+        self.skip_missing = other.skip_missing;
+        self.differs = self.differs.take().or_else(|| other.differs.clone());
+        true
+    }
+}
+
 /// An entry that requests are tracked in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tracked {
@@ -217,17 +233,18 @@ fn limit(used: &Use, period: u64, exempted: &dyn Fn(&str) -> bool) -> Result<Nod
     let node = map().with("key", key);
     let rates = ["http_req_rate", "conn_rate", "sess_rate"];
     let node = match data.as_str() {
+        // A request counts before the rule.
+        data if *above == 0 && (rates.contains(&data) || data == "conn_cur") => {
+            return Err("it refuses every request: write `respond: {status: 429}`".to_owned());
+        }
         data if rates.contains(&data) => {
-            if *above == 0 {
-                return Err("it refuses every request: write `respond: {status: 429}`".to_owned());
-            }
             let log = *above <= LONGEST_LOG;
             let node = node
                 .with("algorithm", text(if log { "sliding_log" } else { "sliding_window" }))
                 .with("rate", text(rate(*above, period)));
             if log { node.with("count_rejected", crate::yaml::boolean(true)) } else { node }
         }
-        "conn_cur" => node.with("algorithm", text("concurrency")).with("max", text((*above).max(1))),
+        "conn_cur" => node.with("algorithm", text("concurrency")).with("max", text(above)),
         "http_err_rate" | "http_fail_rate" => {
             let status = if data == "http_err_rate" { "4xx" } else { "5xx" };
             node.with("algorithm", text("sliding_log"))

@@ -38,8 +38,12 @@ pub(super) enum Action {
     /// Answers: the field of a route and its value.
     Answer(&'static str, Node),
     Request(Header),
+    /// Removes a header whose value has no equivalent, for this reason: servers must not take that of a client for it.
+    Strip(Header, String),
     Response(Header),
     Rewrite(Node),
+    /// The address of the client is another from here on.
+    SetSource,
     Backend(String),
     /// The servers of a section `listen`.
     OwnServers,
@@ -114,7 +118,13 @@ pub(super) fn steps(section: &Section, files: &dyn Files, marks: &mut Marks) -> 
     let acls = Acls::of(section, files, marks);
     let mut out = Vec::new();
     for (number, kind) in PHASES.iter().enumerate() {
-        for line in section.lines.iter().filter(|line| phase(line) == Some(number)) {
+        let lines = section.lines.iter().filter(|line| phase(line) == Some(number));
+        for line in lines.clone() {
+            let in_force = section.kind() != "backend"
+                && lines.clone().next_back().is_some_and(|last| last.id == line.id);
+            if *kind == "default_backend" && !in_force {
+                continue; // a backend has none, though its `defaults` may; the last one counts
+            }
             let Some(action) = action(line, files) else { continue };
             let from = line
                 .words
@@ -174,6 +184,7 @@ fn action(line: &Line, files: &dyn Files) -> Option<Action> {
             ("content", word) if word.starts_with("track-sc") => track(line, 2, true),
             (_, "reject" | "silent-drop") => denial(line, 2, files),
             (_, "accept") => Action::Allow,
+            (_, "set-src") => Action::SetSource,
             ("connection", "expect-proxy") => {
                 lost("the PROXY protocol holds for all connections of a listener: `proxy_protocol: true`")
             }
@@ -211,7 +222,8 @@ pub(super) fn connections(line: &Line, condition: &Condition) -> Option<u64> {
         })
     };
     let counts: Option<Vec<u64>> = condition.iter().map(count).collect();
-    counts.filter(|_| rejects)?.into_iter().min()
+    // `ge 1` refuses every connection, which no number of a listener does.
+    counts.filter(|_| rejects)?.into_iter().min().filter(|count| *count > 0)
 }
 
 /// Whether a rule runs code, or lets another service decide.
@@ -244,6 +256,7 @@ fn request(line: &Line, files: &dyn Files) -> Action {
         "add-header" => header("add", line.word(2), line.word(3), line, Action::Request),
         "del-header" if by_part(line) => lost(BY_PART),
         "del-header" => header("remove", line.word(2), "", line, Action::Request),
+        "set-src" => Action::SetSource,
         "set-path" | "set-uri" => match regsub(line.word(2)) {
             Some((pattern, to)) => rewrite(map().with("match", text(pattern)).with("to", text(to))),
             None => match template(line.word(2)) {
@@ -290,16 +303,20 @@ fn rewrite(node: Node) -> Action {
 }
 
 fn header(verb: &'static str, name: &str, value: &str, line: &Line, action: fn(Header) -> Action) -> Action {
-    let value = match template(value) {
-        Ok(value) => value,
-        Err(part) => return Action::Lost(format!("there is no equivalent of {part} in a header")),
-    };
-    let header = Header { verb, name: name.to_owned(), value, source: line.source.clone() };
+    let header = Header { verb, name: name.to_owned(), value: String::new(), source: line.source.clone() };
     let is_request = matches!(action(header.clone()), Action::Request(_));
     let field = if is_request { "request_headers" } else { "response_headers" };
-    match accepted::field(None, field, &changes(std::slice::from_ref(&header))) {
-        Ok(()) => action(header),
-        Err(why) => Action::Lost(why),
+    let accepts = |header: &Header| accepted::field(None, field, &changes(std::slice::from_ref(header)));
+    let written = template(value)
+        .map(|value| Header { value, ..header.clone() })
+        .map_err(|part| format!("there is no equivalent of {part} in a header"));
+    match written.and_then(|written| accepts(&written).map(|()| written)) {
+        Ok(written) => action(written),
+        Err(why) => {
+            let removed = Header { verb: "remove", ..header };
+            let strips = is_request && verb == "set" && accepts(&removed).is_ok();
+            if strips { Action::Strip(removed, why) } else { Action::Lost(why) }
+        }
     }
 }
 

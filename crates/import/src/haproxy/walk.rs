@@ -9,7 +9,7 @@ use super::criterion::Kind;
 use super::limits::{Limits, Tracked, key};
 use super::lists::Lists;
 use super::place::{Narrowed, Place, Test};
-use super::rules::{Action, Denial, Rules, Step};
+use super::rules::{Action, Denial, Header, Rules, Step};
 use super::tree::{Effect, Leaf, Tree, flatten, same};
 use crate::accepted;
 use crate::marks::Marks;
@@ -28,6 +28,8 @@ pub(super) struct State {
     /// The clients that the rest of a phase does not hold for.
     pub(super) exempt: Vec<String>,
     phase: usize,
+    /// Whether a rule has changed the address of the client.
+    source_changed: bool,
     /// The status of refusals by limits.
     pub(super) refused: Option<u16>,
 }
@@ -93,7 +95,7 @@ impl<'a> Walker<'a> {
                 state.phase = step.phase;
                 state.exempt.clear();
             }
-            match self.evaluate(step, place, failed) {
+            match self.evaluate(step, place, failed, &state) {
                 Evaluated::Split(test, narrowed) => {
                     let yes = self.walk(&narrowed, &mut failed.clone(), section, at, state.clone());
                     failed.push(test.clone());
@@ -163,14 +165,18 @@ impl<'a> Walker<'a> {
 
     /// What remains of the condition of a rule for the requests at a place. What cannot be written remains of rules that have to hold
     /// for at least the same requests.
-    fn evaluate(&mut self, step: &Step, place: &Place, failed: &[Test]) -> Evaluated {
+    fn evaluate(&mut self, step: &Step, place: &Place, failed: &[Test], state: &State) -> Evaluated {
         let mut rest = Vec::new();
         'clauses: for clause in &step.condition {
             let mut remains = Vec::new();
             let mut unknown = None;
             let mut lost = None;
             for literal in clause {
-                match self.known(step, literal, place, failed) {
+                let known = match changed(&literal.kind, state).filter(|_| closes(&step.action)) {
+                    Some(why) => Known::Inexpressible(why.to_owned()),
+                    None => self.known(step, literal, place, failed),
+                };
+                match known {
                     Known::Is(value) if value == literal.negated => continue 'clauses,
                     Known::Is(_) => {}
                     Known::Never => remains.push(literal.clone()),
@@ -281,6 +287,27 @@ impl<'a> Walker<'a> {
                     self.marks.unsupported(step.line, "left out: routes and exemptions do not depend on this")
                 }
             },
+            Action::Request(header) if conditional && header.verb != "add" => {
+                let text = format!(
+                    "{} is removed from all requests of its routes, because routes do not depend on this: servers must not trust that of a client",
+                    header.name
+                );
+                self.marks.unsupported(step.line, text);
+                state.effect.request.push(Header { verb: "remove", value: String::new(), ..header.clone() });
+            }
+            Action::Strip(header, why) => {
+                let text = format!(
+                    "{} is removed from requests, so that servers do not trust that of a client: {why}",
+                    header.name
+                );
+                self.marks.unsupported(step.line, text);
+                state.effect.request.push(header.clone());
+            }
+            Action::SetSource => {
+                let text = "name the proxies in front in client_ip.trusted_proxies, with the header in client_ip.header; rules below it that refuse by `src` deny everybody";
+                self.marks.unsupported(step.line, text);
+                state.source_changed = true;
+            }
             _ if conditional => {
                 let text = "left out: routes do not depend on addresses and counters; use `deny`, `allow` or a limit";
                 self.marks.unsupported(step.line, text);
@@ -312,8 +339,15 @@ impl<'a> Walker<'a> {
         rest: &Condition,
         state: &mut State,
     ) {
-        if state.tracked.iter().any(|tracked| tracked.slot == slot) {
-            return; // the first rule that tracks an entry counts
+        if let Some(tracked) = state.tracked.iter_mut().find(|tracked| tracked.slot == slot) {
+            // The first rule that tracks an entry counts; this one does for requests without the value of that.
+            if let (true, Ok(other)) = (always(rest), key(sample))
+                && tracked.key.or(&other)
+            {
+                self.marks
+                    .converted(step.line, "the key of requests that have not that of the rule above it");
+            }
+            return;
         }
         let own = self.sections.iter().find(|rules| rules.steps.iter().any(|other| other.line == step.line));
         let table = table.cloned().or_else(|| own.map(|rules| rules.name.clone())).unwrap_or_default();
@@ -342,10 +376,35 @@ impl<'a> Walker<'a> {
 /// Whether requests must not get past a rule that cannot be converted as it is. Where it does not hold for exactly the same requests, it
 /// holds for more.
 fn closes(action: &Action) -> bool {
-    matches!(
-        action,
-        Action::Deny(_) | Action::Protect(_) | Action::Answer(..) | Action::Track { .. } | Action::Backend(_)
-    )
+    match action {
+        Action::Deny(_)
+        | Action::Protect(_)
+        | Action::Answer(..)
+        | Action::Track { .. }
+        | Action::Backend(_) => true,
+        Action::Request(header) => header.verb != "add",
+        Action::Strip(..) | Action::SetSource => true,
+        _ => false,
+    }
+}
+
+/// Why a test sees another value in HAProxy: rules above it have changed what routes are chosen by.
+fn changed(kind: &Kind, state: &State) -> Option<&'static str> {
+    let test = match kind {
+        Kind::Route(test) => test,
+        Kind::Near(near) => &near.test,
+        Kind::Source(_) | Kind::SourceFile(_) => {
+            return state.source_changed.then_some("a rule above it changes the address of the client");
+        }
+        _ => return None,
+    };
+    let sets = |name: &str| state.effect.request.iter().any(|header| header.name.eq_ignore_ascii_case(name));
+    match test {
+        Test::Path(_) if state.effect.rewrite.is_some() => Some("a rule above it changes the path"),
+        Test::Host(_) if sets("host") => Some("a rule above it changes the host"),
+        Test::Header(name, _) if sets(name) => Some("a rule above it changes this header"),
+        _ => None,
+    }
 }
 
 /// Whether a condition holds in any case.

@@ -138,6 +138,14 @@ impl<'a> Entities<'a> {
             found.add_plugins(group, (None, None, None), marks);
         }
         found.add_plugins(document, (None, None, None), marks);
+        let (plugins, absent) = std::mem::take(&mut found.plugins)
+            .into_iter()
+            .partition::<Vec<_>, _>(|plugin| found.has_scope(plugin));
+        for plugin in absent {
+            let text = "left out: the route or service that it is for is not in this file, or not enabled";
+            marks.unsupported(plugin.field.number, text);
+        }
+        found.plugins = plugins;
         for plugin in &found.plugins {
             match &plugin.consumer {
                 Some(_) if plugin.name == "rate-limiting" => {}
@@ -156,7 +164,9 @@ impl<'a> Entities<'a> {
     }
 
     fn add_route(&mut self, field: &'a Field, service: Option<usize>, marks: &mut Marks) {
-        if service.is_some_and(|number| self.services[number].field.text_of("enabled") == Some("false")) {
+        if service
+            .is_some_and(|number| self.services[number].field.get("enabled").is_some_and(Field::says_no))
+        {
             marks.all(field, Outcome::Ignored, "its service is not enabled");
             return;
         }
@@ -177,7 +187,7 @@ impl<'a> Entities<'a> {
     ) {
         for field in items(owner, "plugins") {
             let Some(name) = field.text_of("name") else { continue };
-            if field.text_of("enabled") == Some("false") {
+            if field.get("enabled").is_some_and(Field::says_no) {
                 marks.ignored(field.number, "it is not enabled");
                 continue;
             }
@@ -204,6 +214,13 @@ impl<'a> Entities<'a> {
             }
             self.plugins.push(plugin);
         }
+    }
+
+    /// Whether the route and the service are there that a plugin is for.
+    fn has_scope(&self, plugin: &Plugin<'a>) -> bool {
+        let of_route = |name: &String| self.routes.iter().any(|route| route.is(name));
+        let of_service = |name: &String| self.services.iter().any(|service| service.is(name));
+        plugin.route.as_ref().is_none_or(of_route) && plugin.service.as_ref().is_none_or(of_service)
     }
 
     /// A consumer by its name, custom id or id.
@@ -260,6 +277,11 @@ impl<'a> Entities<'a> {
                 marks.unsupported(key.number, text);
                 continue;
             }
+            if let Some(ttl) = field.get("ttl").filter(|ttl| ttl.text() != Some("0")) {
+                let text = "the key is left out, because those of consumers.yaml have no end: add it with `sluicegate consumers add-key`, and remove it when its time is over";
+                [key, ttl].iter().for_each(|field| marks.unsupported(field.number, text));
+                continue;
+            }
             marks.converted(
                 key.number,
                 format!("a key of {} in consumers.yaml, as its SHA-256", person.written),
@@ -281,6 +303,12 @@ impl<'a> Entities<'a> {
             }
         }
         out
+    }
+}
+
+impl Route<'_> {
+    pub(super) fn is(&self, name: &str) -> bool {
+        self.name == name || self.field.text_of("id") == Some(name)
     }
 }
 

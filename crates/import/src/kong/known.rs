@@ -106,6 +106,7 @@ pub(super) fn rest(field: &Field) -> (Outcome, String) {
             (Outcome::Unsupported, "write certificates to files, and name them in listen.tls".to_owned())
         }
         "name" if within("plugins") => (Outcome::Converted, "see its config".to_owned()),
+        "enabled" if field.says_no() => ignored("it is not enabled"),
         "enabled" => ignored("it is enabled"),
         "retries" => {
             ignored("a request is tried on other servers where that is safe: `retries` of the upstream")

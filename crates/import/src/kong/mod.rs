@@ -86,10 +86,12 @@ pub fn import_text(path: &str, input: &str) -> Result<KongImport, String> {
     marks.report.note(
         "Kong listens where kong.conf says: 8000 is its default. Change `listen`, and add `tls` for 8443",
     );
+    let request_headers = access.request_headers(&mut marks);
     let file = map()
         .with("listen", list([text("0.0.0.0:8000").comment("the default of Kong")]))
         .with("auth", access.section())
         .with("store", store)
+        .with("request_headers", request_headers)
         .with("lists", access.lists())
         .with("limits", limits.finish())
         .with("upstreams", upstreams.finish(&mut marks))

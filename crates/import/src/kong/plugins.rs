@@ -53,10 +53,7 @@ impl Access {
             node.insert("query", text(name));
         }
         marks.report.note("requests without a known key are answered 401, and count under their address where a limit is by `consumer | ip`: so guessed keys are limited, too. Kong does not count them");
-        let requires = |route: &Route<'_>| {
-            access_of(entities, route).is_some_and(|plugin| !is_anonymous(entities, plugin))
-        };
-        access.all = entities.routes.iter().all(requires);
+        access.all = entities.routes.iter().all(|route| requires_key(entities, route));
         node.insert("consumers", text("consumers.yaml"));
         if access.all {
             node.insert("required", boolean(true));
@@ -75,6 +72,24 @@ impl Access {
             Some(plugin) => (true, !self.all && !is_anonymous(entities, plugin)),
             None => (false, false),
         }
+    }
+
+    /// The section `request_headers`: servers behind Kong trust the headers that key-auth sets, so that those of a client are removed.
+    pub(super) fn request_headers(&self, marks: &mut Marks) -> Node {
+        if self.api_key.is_none() {
+            return map();
+        }
+        marks.report.note("servers get the name of a consumer in X-Consumer-Username, as from Kong, but no X-Consumer-ID, X-Consumer-Custom-ID, X-Credential-Identifier or X-Anonymous-Consumer; those of clients are removed on all routes");
+        let removed = [
+            "X-Consumer-ID",
+            "X-Consumer-Custom-ID",
+            "X-Credential-Identifier",
+            "X-Credential-Username",
+            "X-Anonymous-Consumer",
+        ];
+        map()
+            .with("remove", list(removed.map(text)))
+            .with("set", map().with("X-Consumer-Username", text("{consumer}")))
     }
 
     /// The section `auth`.
@@ -232,6 +247,11 @@ pub(super) fn applying<'e, 'a>(entities: &'e Entities<'a>, route: &Route<'a>) ->
         }
     }
     out
+}
+
+/// Whether key-auth refuses requests of a route that have no key.
+pub(super) fn requires_key(entities: &Entities<'_>, route: &Route<'_>) -> bool {
+    access_of(entities, route).is_some_and(|plugin| !is_anonymous(entities, plugin))
 }
 
 fn access_of<'e, 'a>(entities: &'e Entities<'a>, route: &Route<'a>) -> Option<&'e Plugin<'a>> {

@@ -7,7 +7,7 @@ use super::expression;
 use super::known;
 use super::limits::{Limits, Lost};
 use super::path::{Path, host};
-use super::plugins::{Access, applying};
+use super::plugins::{Access, applying, requires_key};
 use super::scope;
 use super::upstream::{Target, Upstreams};
 use crate::accepted;
@@ -251,6 +251,7 @@ fn beyond<'a>(
         matches && other.lost.is_none() && {
             let others = scope::restricting(entities, other.route);
             own.iter().any(|plugin| !others.contains(plugin))
+                || requires_key(entities, candidate.route) && !requires_key(entities, other.route)
         }
     };
     later.iter().find(less)?;

@@ -42,10 +42,7 @@ fn fits(
     route: &Route<'_>,
     consumer: Option<&Person<'_>>,
 ) -> bool {
-    let of_route = plugin
-        .route
-        .as_ref()
-        .is_none_or(|name| *name == route.name || route.field.text_of("id") == Some(name));
+    let of_route = plugin.route.as_ref().is_none_or(|name| route.is(name));
     let service = route.service.map(|number| &entities.services[number]);
     let of_service =
         plugin.service.as_ref().is_none_or(|name| service.is_some_and(|service| service.is(name)));
