@@ -241,7 +241,8 @@ fn size_computes_what_a_traffic_needs() {
     let shown: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     let exact = &shown["layouts"][0];
     assert_eq!((&exact["layout"], &exact["shards"]), (&"Exact".into(), &600.into()), "{shown:#}");
-    let queued = |size_of_body| size(&[&figures[..], &["--queued", "1M", "--queued-bytes", size_of_body]].concat());
+    let queued =
+        |size_of_body| size(&[&figures[..], &["--queued", "1M", "--queued-bytes", size_of_body]].concat());
     assert_eq!(queued("64KiB").stdout, queued("65536").stdout);
     is(&queued("64KiB"), 0, "with bodies of 65,536 bytes");
     is(&queued("64 bytes"), 1, "such as 64KiB");

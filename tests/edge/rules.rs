@@ -335,9 +335,11 @@ fn a_command_says_that_its_token_is_missing_or_wrong() {
     };
     let address = gateway.admin;
     let variable = "--token, or the variable SLUICEGATE_ADMIN_TOKEN";
-    let missing = format!("sluicegate: the admin API at http://{address} needs a token for this: {variable}\n");
+    let missing =
+        format!("sluicegate: the admin API at http://{address} needs a token for this: {variable}\n");
     assert_eq!(refused(&[]), (Some(1), missing));
-    let wrong = format!("sluicegate: the admin API at http://{address} does not know this token ({variable})\n");
+    let wrong =
+        format!("sluicegate: the admin API at http://{address} does not know this token ({variable})\n");
     assert_eq!(refused(&["--token", "other"]), (Some(1), wrong));
 }
 

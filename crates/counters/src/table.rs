@@ -92,7 +92,7 @@ pub(super) struct LockedEntry<'a, A: StateCodec> {
 impl<A: StateCodec> Table<A> {
     pub(super) fn new(algorithm: A, max_keys: usize) -> Self {
         // With fewer shards, one takes longer to grow; with more, less of the data that all requests need is in the caches. A
-        // limit with a single key, of which a file can have thousands, needs one.
+        // limit with a few keys, of which a configuration can have thousands, needs a few.
         let fewest = max_keys.clamp(1, 16).next_power_of_two();
         let shards = match cfg!(feature = "model") {
             true => 2,

@@ -123,7 +123,13 @@ pub(super) struct NewLimit<'l> {
     pub(super) seconds: u64,
     /// Whether it never refuses.
     pub(super) shadow: bool,
+    /// Whether all requests that it applies to have the same counter.
+    pub(super) has_one_key: bool,
 }
+
+/// The most keys of a limit that has one: files have thousands of such limits, and a table for many keys takes 32 KiB. One more than
+/// is used, because a table that is full is a reason for an alert.
+const KEYS_OF_ONE: usize = 2;
 
 /// Adds limits of files to those of the configuration, and returns the index of each; `None` for those that count nothing.
 /// `section` is the one that names the files.
@@ -138,12 +144,17 @@ pub(super) fn add<'l>(
     let mut usable = true;
     let mut indices = Vec::new();
     for new in new {
-        let Some(NewLimit { path, hits, seconds, shadow }) = new else {
+        let Some(NewLimit { path, hits, seconds, shadow, has_one_key }) = new else {
             indices.push(None);
             continue;
         };
         match files.limit(&name(section, path, &mut names), hits, seconds, shadow) {
-            Ok(limit) => limits.push(limit),
+            Ok(mut limit) => {
+                if has_one_key {
+                    limit.max_keys = limit.max_keys.min(KEYS_OF_ONE);
+                }
+                limits.push(limit);
+            }
             Err(why) => {
                 problem(files, format!("the limit `{path}` cannot be counted: {why}"), None, report);
                 usable = false;

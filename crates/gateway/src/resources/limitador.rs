@@ -37,7 +37,8 @@ pub(super) fn load(
     let paths: Vec<String> = all.iter().map(|limit| limit.identity()).collect();
     let counted = all.iter().zip(&paths).map(|(limit, path)| {
         let (hits, seconds) = (limit.max_value, limit.seconds);
-        (hits > 0).then_some(NewLimit { path, hits, seconds, shadow: false })
+        let has_one_key = limit.variables.is_empty();
+        (hits > 0).then_some(NewLimit { path, hits, seconds, shadow: false, has_one_key })
     });
     let indices = limit_files::add("limitador", files, counted, limits, report)?;
     Some(Arc::new(LimitadorLimits { limits: of_files, indices }))

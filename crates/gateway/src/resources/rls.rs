@@ -60,5 +60,5 @@ fn counted(rule: &Rule) -> Option<NewLimit<'_>> {
     };
     // A limit with `quota_mode` refuses alone no request.
     let shadow = rule.shadow_mode || rule.quota_mode;
-    Some(NewLimit { path: &rule.path, hits, seconds, shadow })
+    Some(NewLimit { path: &rule.path, hits, seconds, shadow, has_one_key: rule.is_literal })
 }

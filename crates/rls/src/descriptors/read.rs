@@ -81,11 +81,11 @@ impl Reader<'_> {
             );
         }
         let path = self.domain.name.clone();
-        self.descriptors(&fields, 0, &path);
+        self.descriptors(&fields, 0, (&path, true));
         self.unknown_replacements();
     }
 
-    fn descriptors(&mut self, fields: &Fields<'_>, parent: usize, path: &str) {
+    fn descriptors(&mut self, fields: &Fields<'_>, parent: usize, (path, is_literal): (&str, bool)) {
         let Some(node) = fields.get("descriptors") else { return };
         let mut lines = HashMap::new();
         for item in self.list(node) {
@@ -99,6 +99,7 @@ impl Reader<'_> {
                 );
                 continue;
             }
+            let has_value = !value.is_empty();
             let joined = if value.is_empty() { key } else { format!("{key}_{value}") };
             let at = fields.place("key").unwrap_or(item.at);
             if let Some(line) = lines.insert(joined.clone(), at.line) {
@@ -106,8 +107,9 @@ impl Reader<'_> {
                 self.error(at, &text, "descriptors beside each other need different keys or values");
                 continue;
             }
+            let is_literal = is_literal && has_value && !joined.contains('*');
             let path = format!("{path}.{joined}");
-            let rule = self.rule(&fields, &path);
+            let rule = self.rule(&fields, (&path, is_literal));
             let share_threshold = self.is_true(&fields, "share_threshold");
             if share_threshold && !joined.contains('*') {
                 let at = fields.place("share_threshold").unwrap_or(item.at);
@@ -130,12 +132,12 @@ impl Reader<'_> {
                 parent.wildcards.push((joined.clone(), index));
             }
             parent.children.insert(joined, index);
-            self.descriptors(&fields, index, &path);
+            self.descriptors(&fields, index, (&path, is_literal));
         }
     }
 
     /// The limit of a descriptor, if it has one.
-    fn rule(&mut self, descriptor: &Fields<'_>, path: &str) -> Option<usize> {
+    fn rule(&mut self, descriptor: &Fields<'_>, (path, is_literal): (&str, bool)) -> Option<usize> {
         let shadow_mode = self.is_true(descriptor, "shadow_mode");
         let quota_mode = self.is_true(descriptor, "quota_mode");
         let detailed_metric = self.is_true(descriptor, "detailed_metric");
@@ -154,6 +156,7 @@ impl Reader<'_> {
         let name = self.text(&fields, "name");
         let rule = Rule {
             path: self.unique(path),
+            is_literal,
             amount: self.amount(&fields, node.at)?,
             replaces: self.replaces(&fields, &name),
             name,

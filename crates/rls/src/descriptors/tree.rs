@@ -34,6 +34,8 @@ pub(super) struct Node {
 pub struct Rule {
     /// The domain and the keys and values of the file: `domain.key_value.key2`. No other rule of the file has it.
     pub path: String,
+    /// Whether its descriptors have all their values, so that all requests that it applies to have one counter.
+    pub is_literal: bool,
     /// How much it admits.
     pub amount: Amount,
     /// Its name, which others can replace; empty if it has none.
