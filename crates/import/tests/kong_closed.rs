@@ -227,6 +227,16 @@ fn clients_cannot_write_the_headers_of_key_auth() {
 }
 
 #[test]
+fn an_answer_on_demand_is_not_called_converted() {
+    let plugin = "{name: request-termination, config: {trigger: stop}}";
+    let report = imported(&service(&format!("{{name: r, paths: [/r], plugins: [{plugin}]}}")))
+        .imported
+        .report
+        .render();
+    assert!(report.contains("Kong answers only those that have the header"), "{report}");
+}
+
+#[test]
 fn a_plugin_for_what_is_not_there_is_reported() {
     let found =
         imported(&(service("{name: r, paths: [/r]}") + "plugins: [{name: key-auth, route: other}]\n"));

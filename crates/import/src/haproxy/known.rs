@@ -43,7 +43,7 @@ const IGNORED: [(&str, &str); 8] = [
 ];
 
 /// Options without an effect on the result.
-const OPTIONS: [(&str, &str); 4] = [
+const OPTIONS: [(&str, &str); 5] = [
     (
         "httplog dontlognull dontlog-normal log-separate-errors logasap tcplog httpslog log-health-checks socket-stats contstats",
         "access_log writes a line for each request",
@@ -52,8 +52,12 @@ const OPTIONS: [(&str, &str); 4] = [
         "forwardfor http-server-close http-keep-alive httpclose forceclose http-tunnel http-pretend-keepalive prefer-last-server redispatch \
          http-use-htx http-no-delay http-buffer-request abortonclose tcpka clitcpka srvtcpka nolinger splice-auto splice-request \
          splice-response tcp-smart-accept tcp-smart-connect idle-close-on-response checkcache http-ignore-probes allbackups transparent \
-         h1-case-adjust-bogus-client h1-case-adjust-bogus-server use-small-buffers http-restrict-req-hdr-names",
+         h1-case-adjust-bogus-client h1-case-adjust-bogus-server use-small-buffers",
         "the gateway sets X-Forwarded-For, keeps connections, and tries another server where that is safe",
+    ),
+    (
+        "http-restrict-req-hdr-names",
+        "headers with underscores in their names are removed from requests (`underscores`); names with other unusual characters are forwarded",
     ),
     (
         "tcp-check ssl-hello-chk",

@@ -312,7 +312,14 @@ fn action<'a>(
             respond.insert("content_type", text("application/json; charset=utf-8"));
         }
         accepted::field(None, "respond", &respond).map_err(|why| (plugin.field, why))?;
-        marks.all(plugin.field, Outcome::Converted, "respond");
+        let (outcome, how) = match config.and_then(|config| config.get("trigger")) {
+            None => (Outcome::Converted, "respond"),
+            Some(_) => (
+                Outcome::Approximated,
+                "respond, to all requests; Kong answers only those that have the header or query parameter of `trigger`, and forwards the others",
+            ),
+        };
+        marks.all(plugin.field, outcome, how);
         fields.push(("respond".to_owned(), respond.source(&plugin.field.source)));
     } else if let Some(number) = route.service {
         let service = &entities.services[number];
