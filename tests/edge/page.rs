@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde_json::Value;
+
 use crate::harness::browser::Browser;
-use crate::harness::{Folder, Gateway, Upstream, until};
+use crate::harness::{Folder, Gateway, Upstream, deadline, until, within};
 
 const FILE: &str = "admin: {address: \"{admin}\", token: test-token, show_keys: true}\nrules: {file: rules.db, wait: 1s}\n\
     limits:\n  per-key: {key: api_key, rate: 2/day}\n  watched: {key: ip, rate: 1/day, mode: shadow}\n\
@@ -182,12 +184,17 @@ fn charts_show_values() {
     browser.wait_for("at('status')");
     browser.wait_for("document.querySelectorAll('#hour rect').length > 0 && document.querySelectorAll('#limit-table rect').length > 0");
     browser.value("window.shown = () => at('tip').hidden ? '' : at('tip').textContent");
-    // What is above a chart may change its height, so it is pointed at again.
+    // What is above a chart may change its height, and scrolling hides the values, so it is pointed at again, each time by a
+    // pointer that moves along it: one that stays where it is has not moved.
     let mut shows = |chart: &str, text: &str| {
-        until("the values are shown", || {
+        let mut shown = Value::Null;
+        let found = within(deadline(), || {
+            browser.point_at(chart, 0.5);
             browser.point_at(chart, 0.999);
+            shown = browser.value("shown()");
             (browser.value(&format!("/^{text}$/.test(shown())")) == true).then_some(())
         });
+        assert!(found.is_some(), "{chart} shows {shown}");
     };
     let rates = "answered [0-9.]+\\/s, refused [0-9.]+\\/s, errors [0-9.]+\\/s";
     shows("#hour svg", &format!("[0-9:]{{8}}Z: ({rates}|no data)"));
