@@ -24,8 +24,8 @@ pub struct RouteTable {
     regexes: Vec<usize>,
     /// The routes that other spellings of their paths match.
     lax: LaxTable,
-    /// For each listener whether another proxy forwards what its routes admit.
-    is_asked: Vec<bool>,
+    /// For each listener whether it decides for a proxy, which forwards what routes admit.
+    is_behind_a_proxy: Vec<bool>,
     /// The same as `lax`, for these listeners; `None` if there are none.
     lax_behind_a_proxy: Option<LaxTable>,
 }
@@ -39,14 +39,16 @@ impl RouteTable {
         let named: Vec<Box<[usize]>> = routes.iter().map(|route| hosts.numbers(&route.hosts)).collect();
         let patterns: usize =
             routes.iter().map(|route| route.paths.patterns.len().max(1) + route.hosts.len()).sum();
-        let is_asked: Vec<bool> = config.listeners.iter().map(ListenerConfig::is_asked_by_route).collect();
-        let lax_behind_a_proxy = is_asked.contains(&true).then(|| Destinations::behind_a_proxy(configs));
+        let is_behind_a_proxy: Vec<bool> =
+            config.listeners.iter().map(ListenerConfig::decides_by_routes).collect();
+        let lax_behind_a_proxy =
+            is_behind_a_proxy.contains(&true).then(|| Destinations::behind_a_proxy(configs));
         Self {
             tree: (patterns > FEW).then(|| tree(&routes, &named)),
             regexes: (0..routes.len()).filter(|index| !routes[*index].paths.regexes.is_empty()).collect(),
             lax: LaxTable::new(configs, Destinations::of(configs, &config.upstreams), &named),
             lax_behind_a_proxy: lax_behind_a_proxy.map(|all| LaxTable::new(configs, all, &named)),
-            is_asked,
+            is_behind_a_proxy,
             encoded_slashes: configs.iter().map(RouteConfig::encoded_slash).collect(),
             hosts,
             named,
@@ -97,7 +99,7 @@ impl RouteTable {
     /// `found`. `plain` says whether the path is [plain](super::is_plain).
     pub fn lax_matches<'a>(&'a self, query: &RouteQuery<'a>, found: usize, plain: bool) -> Vec<LaxMatch<'a>> {
         let lax = match &self.lax_behind_a_proxy {
-            Some(lax) if self.is_asked.get(query.listener) == Some(&true) => lax,
+            Some(lax) if self.is_behind_a_proxy.get(query.listener) == Some(&true) => lax,
             _ => &self.lax,
         };
         if !lax.concerns(found, plain) {

@@ -196,8 +196,8 @@ impl ClientIpConfig {
 }
 
 impl ListenerConfig {
-    /// Whether another proxy asks what the routes decide, and forwards the requests itself.
-    pub fn is_asked_by_route(&self) -> bool {
+    /// Whether it decides by the routes for another proxy, which forwards the requests itself.
+    pub fn decides_by_routes(&self) -> bool {
         self.served.as_ref().is_some_and(|served| !served.protocol.has_own_limits())
     }
 

@@ -136,7 +136,7 @@ pub(super) fn check_usage(
 fn listener_of<'l>(matches: &Match, listeners: &'l Section<ListenerConfig>) -> Option<&'l ListenerConfig> {
     let is_meant =
         |listener: &ListenerConfig| matches.listener.as_ref().is_none_or(|of| of.name == listener.name);
-    listeners.valid().map(|(_, listener)| listener).find(|one| one.is_asked_by_route() && is_meant(one))
+    listeners.valid().map(|(_, listener)| listener).find(|one| one.decides_by_routes() && is_meant(one))
 }
 
 /// Reports a limit of a route that a listener with `serve` cannot decide, because it sees neither the response nor the end

@@ -69,10 +69,12 @@ impl Limits {
             if !conditions.all(|condition| condition.holds(descriptors)) {
                 return None;
             }
-            let value =
-                |(text, variable): &'_ (String, Variable)| Some((text.clone(), variable.value(descriptors)?));
-            let values: Vec<_> = limit.variables.iter().map(value).collect::<Option<_>>()?;
-            let entries = values.iter().map(|(text, value)| (text.as_str(), &**value));
+            let values = limit
+                .variables
+                .iter()
+                .map(|(text, variable)| Some((text.as_str(), variable.value(descriptors)?)));
+            let values: Vec<_> = values.collect::<Option<_>>()?;
+            let entries = values.iter().map(|(text, value)| (*text, &**value));
             Some(Applied { limit: *index, key: counter_key(namespace, entries) })
         };
         self.of_namespace(namespace).iter().filter_map(apply).collect()

@@ -27,7 +27,7 @@ fn slow(config: &Config, request: &Request, listener: usize, found: usize) -> Fo
         }
         _ => Vec::new(),
     };
-    let is_asked = config.listeners[listener].served.is_some();
+    let is_behind_a_proxy = config.listeners[listener].served.is_some();
     let own = servers(&routes[found]);
     let parts = parts(&request.path);
     let all: Vec<&Part<'_>> = parts.iter().collect();
@@ -36,7 +36,7 @@ fn slow(config: &Config, request: &Request, listener: usize, found: usize) -> Fo
         let Match { hosts, methods, exact_spelling, .. } = &route.matches;
         !route.limits.is_empty()
             && !exact_spelling
-            && (is_asked || servers(route).iter().any(|server| own.contains(server)))
+            && (is_behind_a_proxy || servers(route).iter().any(|server| own.contains(server)))
             && (hosts.is_empty() || hosts.iter().any(|host| host.matches(request.host)))
             && (methods.is_empty() || methods.contains(&request.method))
     };

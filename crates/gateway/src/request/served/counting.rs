@@ -17,6 +17,24 @@ pub(super) async fn decide_each(
     now: Time,
     items: Vec<Result<Item<'_>, Status>>,
 ) -> Vec<Result<Judged, Status>> {
+    charge_each(view, now, items, is_charged_above).await
+}
+
+/// Counts hits, whatever limits say.
+pub(super) async fn report(
+    view: &View,
+    now: Time,
+    items: Vec<Result<Item<'_>, Status>>,
+) -> Vec<Result<Judged, Status>> {
+    charge_each(view, now, items, |_| true).await
+}
+
+async fn charge_each(
+    view: &View,
+    now: Time,
+    items: Vec<Result<Item<'_>, Status>>,
+    is_charged_above: fn(&Ask<'_>) -> bool,
+) -> Vec<Result<Judged, Status>> {
     let each = items.into_iter().map(async |item| {
         let Item { decider, hits, .. } = item?;
         match decider {
@@ -32,29 +50,12 @@ pub(super) async fn decide_each(
     join_all(each).await
 }
 
-/// Counts hits, whatever limits say.
-pub(super) async fn report(
-    view: &View,
-    now: Time,
-    items: Vec<Result<Item<'_>, Status>>,
-) -> Vec<Result<Judged, Status>> {
-    let each = items.into_iter().map(async |item| {
-        let Item { decider, hits, .. } = item?;
-        match decider {
-            Decider::Zero(period) => Ok(Judged::zero(now, period, hits)),
-            Decider::Limit(selected) if selected.ask.cost == 0 => look(view, &selected).await,
-            Decider::Limit(selected) => charge(view, now, selected, |_| true).await,
-        }
-    });
-    join_all(each).await
-}
-
 /// Decides about hits. If they are refused and `is_charged_above` says so, they are counted nevertheless.
 async fn charge(
     view: &View,
     now: Time,
     selected: SelectedLimit<'_>,
-    is_charged_above: impl Fn(&Ask<'_>) -> bool,
+    is_charged_above: fn(&Ask<'_>) -> bool,
 ) -> Result<Judged, Status> {
     let mut selection = LimitSelection::default();
     selection.selected.push(selected);

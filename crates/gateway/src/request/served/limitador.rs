@@ -16,7 +16,7 @@ use sluicegate_rls::wire::status::{Code as GrpcCode, Status};
 use sluicegate_wire::RequestHead;
 
 use super::grpc;
-use super::limitador_decision::{Action, Decision, counters, decide, limits, limits_of};
+use super::limitador_decision::{Action, Answer, counters, decide, limits, limits_of};
 use crate::request::message::read_body;
 use crate::request::{RequestContext, View};
 use crate::respond::{self, LocalError};
@@ -70,7 +70,7 @@ async fn ask(
         return Ok(context.refuse(LocalError::TooLarge));
     };
     let question = Question::in_json(&body)?;
-    let Decision { outcomes, refusal } = decide(view, context.begun(), &question, action).await?;
+    let Answer { outcomes, refusal } = decide(view, context.begun(), &question, action).await?;
     let mut response = json(StatusCode::OK, &Value::Null);
     if let Some((headers, body)) = refusal {
         context.refused(RefusalReason::Limit, None);
@@ -110,7 +110,7 @@ async fn call(
     if action == Action::Check {
         question.hits = 1; // as in limitador, whatever the request says
     }
-    let Decision { outcomes, refusal } = decide(view, context.begun(), &question, action).await?;
+    let Answer { outcomes, refusal } = decide(view, context.begun(), &question, action).await?;
     let code = if refusal.is_some() { Code::OverLimit } else { Code::Ok };
     let mut answer = RateLimitResponse { overall_code: code as i32, ..RateLimitResponse::default() };
     if let Some((headers, body)) = refusal {

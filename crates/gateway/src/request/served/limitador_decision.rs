@@ -22,8 +22,8 @@ pub(super) enum Action {
     Report,
 }
 
-/// What was decided about a question.
-pub(super) struct Decision<'v> {
+/// What a question is answered.
+pub(super) struct Answer<'v> {
     /// The limits that apply, with what each has decided.
     pub(super) outcomes: Vec<(&'v Limit, Outcome)>,
     /// The headers and the body of a refusal.
@@ -51,7 +51,7 @@ pub(super) async fn decide<'v>(
     now: Time,
     question: &Question,
     action: Action,
-) -> Result<Decision<'v>, Status> {
+) -> Result<Answer<'v>, Status> {
     let known = limits(view)?;
     let applied = known.limits.applied(question);
     let hits = Hits { count: question.hits, negative: false };
@@ -85,7 +85,7 @@ pub(super) async fn decide<'v>(
     // A refusal is known whatever failed: most proxies let a request pass after an error.
     match failure.filter(|_| refusal.is_none()) {
         Some(status) => Err(status),
-        None => Ok(Decision { outcomes, refusal }),
+        None => Ok(Answer { outcomes, refusal }),
     }
 }
 
