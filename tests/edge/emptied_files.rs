@@ -2,7 +2,9 @@
 //! nothing unless they state that they are meant to be empty.
 
 use crate::harness::folder::text;
-use crate::harness::{Folder, Setup, until};
+use crate::harness::{Folder, Gateway, Setup, sleep, until};
+use std::time::Duration;
+
 use aws_lc_rs::digest::{SHA256, digest};
 
 const CONSUMERS: &str = "auth: {api_key: {consumers: consumers.yaml, required: true}}\n\
@@ -14,6 +16,22 @@ fn consumers() -> String {
     let digest: String =
         digest(&SHA256, b"sk-acme").as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("- name: acme\n  key: sha256:{digest}\n")
+}
+
+/// gateway.yaml is loaded when it is whole: what is missing while it is written loses no counter.
+#[test]
+fn a_configuration_that_is_written_slowly_is_loaded_once() {
+    let first = "limits: {a: {key: ip, rate: 1/day}}\nroutes:\n- {name: a, match: {path: /a}, respond: {status: 200}, limits: [a]}\n";
+    let other = "limits: {b: {key: ip, rate: 1/day}}\nroutes:\n- {name: b, match: {path: /b}, respond: {status: 200}, limits: [b]}\n";
+    let gateway = Gateway::start(first);
+    assert_eq!([gateway.get("/a").status, gateway.get("/a").status], [200, 429]);
+    let generation = gateway.generation();
+    gateway.write(other);
+    sleep(Duration::from_millis(70));
+    gateway.write(&format!("{first}- {{name: c, match: {{path: /c}}, respond: {{status: 201}}}}\n"));
+    until("the new route", || (gateway.get("/c").status == 201).then_some(()));
+    assert_eq!(gateway.get("/a").status, 429, "its counter is still there");
+    assert_eq!(gateway.generation(), generation + 1);
 }
 
 /// An emptied file of consumers, or of addresses, is refused, and what it said before stays in force. The same text is

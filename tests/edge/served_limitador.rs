@@ -1,10 +1,13 @@
 //! Listeners with `serve: limitador`: the limits files, the HTTP API and the gRPC services of limitador.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::harness::grpc::{calls, field, framed};
-use crate::harness::{Client, Fleet, Gateway, RedisServer, Response, Setup, in_parallel, until};
+use crate::harness::h2::{self, End, H2};
+use crate::harness::{Client, Fleet, Gateway, RedisServer, Response, Setup, in_parallel, sleep, until};
 
 const LIMITS: &str = "\
 ---
@@ -371,6 +374,7 @@ fn without_its_store_it_decides_as_the_file_says() {
         assert_eq!(codes(&calls(&gateway, &call)), [over], "{policy}");
         let report = post(&mut client, "/report", &question("web", &user, 1)).status;
         assert_eq!(report, if policy == "closed" { 500 } else { 200 }, "{policy}: a report");
+        assert_eq!(client.get("/counters/simple").status, 500, "{policy}: what is counted is not known");
     }
 }
 
@@ -394,8 +398,50 @@ fn changed_files_come_into_force() {
     });
     assert_eq!(statuses(&gateway, "/check", "a", 1), [429], "the old limits stay in force");
 
+    // As a program leaves it that opens it for writing, and fails or is slow.
+    gateway.write_file("limits.yaml", "");
+    until("the mistake is reported", || gateway.log().contains("the file is empty").then_some(()));
+    assert_eq!(statuses(&gateway, "/check", "a", 1), [429], "an empty file removes no limit");
+
     gateway.write_file("limits.yaml", "- {namespace: web, max_value: 0, seconds: 60}\n");
     until("other limits", || (statuses(&gateway, "/check", "new", 1) == [429]).then_some(()));
+}
+
+/// A file is read when it is whole: a limit that is missing for a moment would lose its counters.
+#[test]
+fn a_file_that_is_written_slowly_is_read_once() {
+    let (first, second) = LIMITS.split_at(LIMITS.find("- {namespace: web").unwrap());
+    let gateway = start();
+    assert_eq!(statuses(&gateway, "/check_and_report", "a", 5), [200; 5]);
+    let simple = question("simple", &[], 3);
+    assert_eq!(post(&mut gateway.client(), "/check_and_report", &simple).status, 200);
+    gateway.write_file("limits.yaml", first);
+    sleep(Duration::from_millis(70));
+    gateway.write_file(
+        "limits.yaml",
+        &[first, second, "- {namespace: new, max_value: 0, seconds: 60}\n"].concat(),
+    );
+    let new = question("new", &[], 1);
+    until("the new limit", || (post(&mut gateway.client(), "/check", &new).status == 429).then_some(()));
+    assert_eq!(post(&mut gateway.client(), "/check", &simple).status, 429, "its counter is still there");
+}
+
+/// Over any protocol a proxy that stalls is answered within `timeouts.body`, and each mistake has its own status.
+#[test]
+fn bodies_that_do_not_arrive_are_refused() {
+    let gateway = setup().start(&file("", "timeouts: {body: 1s}"));
+    let head = |rest: &str| format!("POST /check HTTP/1.1\r\nHost: x\r\n{rest}\r\n\r\n");
+    for (request, status) in
+        [(head("Content-Length: 10") + "{", 408), (head("Transfer-Encoding: chunked") + "zz\r\n", 400)]
+    {
+        assert_eq!(gateway.client().send(&request).response().status, status, "{request}");
+    }
+    let mut client = H2::connect(gateway.edge);
+    client.send(h2::post(1, "/check"));
+    assert_eq!(client.end(1), End::Status(408));
+    let call = [&h2::pseudo("POST", SHOULD)[..], &[("content-type", "application/grpc")]].concat();
+    client.send(h2::frame(h2::HEADERS, h2::END_HEADERS, 3, &h2::block(&call)));
+    assert_eq!(client.end(3), End::Status(200), "with a grpc-status");
 }
 
 #[test]
@@ -418,12 +464,12 @@ fn what_is_no_question_is_refused() {
     let many: Vec<String> = (0..101).map(|n| format!("k{n}")).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|key| (key.as_str(), "v")).collect();
     for (body, expected) in [
-        (String::new(), "the body is not a question in JSON"),
-        ("[]".to_owned(), "the body is not a question in JSON"),
+        (String::new(), "the body is not a request in JSON"),
+        (json!(["web", {}, 1, "NONE"]).to_string(), "expected an object, found a list"),
         ("{\"namespace\": \"web\", \"values\": {}}".to_owned(), "missing field `delta`"),
         ("{\"namespace\": \"web\", \"values\": {\"a\": 1}, \"delta\": 1}".to_owned(), "expected a string"),
         ("{\"namespace\": \"web\", \"values\": {}, \"delta\": -1}".to_owned(), "invalid value"),
-        ("{\"namespace\": \"\", \"values\": {}, \"delta\": 1}".to_owned(), "no domain"),
+        ("{\"namespace\": \"\", \"values\": {}, \"delta\": 1}".to_owned(), "`namespace` is empty"),
         (question("web", &many, 1).to_string(), "101 entries"),
         (question("web", &[("k", &"v".repeat(65_537))], 1).to_string(), "65537 bytes in a value"),
     ] {

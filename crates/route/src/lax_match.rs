@@ -249,10 +249,10 @@ impl Guard {
         if parts.len() < count || (self.pattern.end() != PathEnd::Open && parts.len() > count) {
             return None;
         }
-        let mut near = LaxMatch { route: self.route, path: String::new(), params: Params::new() };
+        let mut lax = LaxMatch { route: self.route, path: String::new(), params: Params::new() };
         for (index, (segment, core)) in self.pattern.segments().iter().zip(&self.cores).enumerate() {
             let part = parts[index];
-            near.path.push('/');
+            lax.path.push('/');
             match (segment, core) {
                 (Segment::Literal(name), Some(core)) => {
                     let rest = part.core.strip_prefix(core.as_str())?;
@@ -261,23 +261,23 @@ impl Guard {
                     if !rest.is_empty() && !is_extension {
                         return None;
                     }
-                    near.path += name;
+                    lax.path += name;
                 }
                 (Segment::Param(name), _) => {
-                    near.params.push((name, part.raw));
-                    near.path += part.raw;
+                    lax.params.push((name, part.raw));
+                    lax.path += part.raw;
                 }
                 (Segment::Literal(_), None) => return None, // literals have cores
             }
         }
         for part in &parts[count..] {
-            near.path.push('/');
-            near.path += part.raw;
+            lax.path.push('/');
+            lax.path += part.raw;
         }
-        if near.path.is_empty() {
-            near.path.push('/');
+        if lax.path.is_empty() {
+            lax.path.push('/');
         }
-        Some(near)
+        Some(lax)
     }
 }
 

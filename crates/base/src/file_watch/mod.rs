@@ -82,7 +82,7 @@ pub struct Mistakes {
 
 /// Metadata of a file that changes whenever its content does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
+pub struct Stamp {
     inode: (u64, u64),
     size: u64,
     written: (i64, i64),
@@ -101,7 +101,8 @@ const FULL_CHECKS: u8 = 5;
 const MAX_REPORTED: usize = 20;
 
 impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
+    /// The stamp of a file with this metadata.
+    pub fn of(metadata: &Metadata) -> Self {
         Self {
             inode: (metadata.dev(), metadata.ino()),
             size: metadata.size(),
@@ -189,11 +190,12 @@ async fn stamps(paths: &[PathBuf]) -> Result<Vec<Stamp>, Error> {
     read.unwrap_or_else(|error| Err(Error::other(error)))
 }
 
-/// Waits until the stamps do not change any more, for a bounded time. Returns the last ones; `None` if a file is missing.
-async fn settled(paths: &[PathBuf], mut last: Option<Vec<Stamp>>) -> Option<Vec<Stamp>> {
+/// Waits until what `look` finds does not change any more, because files are being written; for 5 s at most. Returns what it found
+/// last.
+pub async fn settled<T: PartialEq>(mut last: T, mut look: impl AsyncFnMut() -> T) -> T {
     for _ in 0..SETTLE_CHECKS {
         tokio::time::sleep(SETTLE).await;
-        let now = stamps(paths).await.ok();
+        let now = look().await;
         if now == last {
             break;
         }
@@ -234,7 +236,7 @@ impl<T: Watched> Watch<T> {
         };
         let is_settled = stamp != self.stamp;
         if is_settled {
-            stamp = settled(path, stamp).await;
+            stamp = settled(stamp, async || stamps(path).await.ok()).await;
             self.full_checks = FULL_CHECKS;
         } else if self.full_checks == 0 {
             return None;
@@ -280,7 +282,8 @@ impl WatchGroup {
             self.full_checks = self.full_checks.saturating_sub(1);
             return is_full;
         }
-        let Some(now) = settled(&self.paths, Some(now)).await else { return false };
+        let paths = &self.paths;
+        let Some(now) = settled(Some(now), async || stamps(paths).await.ok()).await else { return false };
         self.stamps = now;
         self.full_checks = FULL_CHECKS;
         true

@@ -1,12 +1,10 @@
 //! Files of other programs with limits for other proxies: what they hold, and whether they have changed.
 
 use std::collections::HashSet;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use sluicegate_base::file;
-use sluicegate_base::file_watch::{hex, sha256};
+use sluicegate_base::file_watch::{Stamp, hex, sha256};
 use sluicegate_config::{Config, LimitConfig, LimitFile, LimitFiles, Problem, Report};
 
 /// The most files that a pattern stands for.
@@ -19,15 +17,6 @@ const MAX_NAME: usize = 64;
 /// The files of limits and their states: both change if anything in them may have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitFileStamps(Vec<(PathBuf, Option<Stamp>)>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    changed: (i64, i64),
-    modified: (i64, i64),
-}
 
 impl LimitFileStamps {
     /// Whether a configuration has such files.
@@ -46,18 +35,6 @@ impl LimitFileStamps {
             }));
         }
         Self(all)
-    }
-}
-
-impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-        }
     }
 }
 
@@ -170,8 +147,10 @@ pub(super) fn add<'l>(
 fn name(section: &str, path: &str, names: &mut HashSet<String>) -> String {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let whole = format!("{section}.{}", path.replace(|c| !is_allowed(c), "_"));
-    let digest = hex(&sha256(path.as_bytes()));
-    let with_digest = || format!("{}-{}", &whole[..whole.len().min(MAX_NAME - 9)], &digest[..8]);
+    let with_digest = || {
+        let digest = hex(&sha256(path.as_bytes()));
+        format!("{}-{}", &whole[..whole.len().min(MAX_NAME - 9)], &digest[..8])
+    };
     let is_same = whole.len() <= MAX_NAME && whole[section.len() + 1..] == *path;
     let name = if is_same && !names.contains(&whole) { whole.clone() } else { with_digest() };
     names.insert(name.clone());

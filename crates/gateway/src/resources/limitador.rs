@@ -24,10 +24,13 @@ pub(super) fn load(
 ) -> Option<Arc<LimitadorLimits>> {
     let files = &config.limits;
     let read = limit_files::read_all(files, report, parse)?;
-    let of_files = match Limits::new(read.into_iter().flat_map(|(_, limits)| limits).collect()) {
+    let of_files = match Limits::new(read.iter().flat_map(|(_, limits)| limits).cloned().collect()) {
         Ok(limits) => limits,
         Err(identity) => {
-            let text = format!("several files have the limit `{identity}`");
+            let of_limit =
+                read.iter().filter(|(_, limits)| limits.iter().any(|limit| limit.identity() == identity));
+            let of_limit: Vec<_> = of_limit.map(|(path, _)| path.display().to_string()).collect();
+            let text = format!("several files have the limit `{identity}`: {}", of_limit.join(", "));
             let help = "limits with the same namespace, seconds, conditions and variables are one";
             limit_files::problem(files, text, Some(help), report);
             return None;

@@ -6,7 +6,8 @@ use std::sync::{Arc, PoisonError};
 
 use super::supervisor::Supervisor;
 use crate::resources::{LimitFileStamps, LoadedConfig};
-use sluicegate_base::file_watch::{Unusable, Watched};
+use sluicegate_base::boxed_future::spawn_blocking;
+use sluicegate_base::file_watch::{Unusable, Watched, settled};
 use sluicegate_config::Config;
 
 /// Why the configuration is loaded again when a file that could not be used has changed.
@@ -61,11 +62,14 @@ impl Supervisor {
         if !LimitFileStamps::has_files(&config) {
             return;
         }
-        let stamps =
-            sluicegate_base::boxed_future::spawn_blocking(move || LimitFileStamps::of(&config)).await;
-        let Ok(stamps) = stamps else { return };
+        let look = async || {
+            let config = Arc::clone(&config);
+            spawn_blocking(move || LimitFileStamps::of(&config)).await.unwrap_or_default()
+        };
+        let stamps = look().await;
         if self.files.limits != stamps {
-            self.files.limits = stamps; // also if they cannot be used, which is logged once
+            // A file that is written bit by bit is read when it is whole. A file that cannot be used is logged once.
+            self.files.limits = settled(stamps, look).await;
             let _ = self.reload("file changed").await;
         }
     }

@@ -20,8 +20,10 @@ use crate::queue::Queues;
 use crate::resources::{Loaded, LoadedConfig, Source};
 use crate::rules::Rules;
 use crate::snapshot::{Opened, Snapshot};
+use sluicegate_base::boxed_future::spawn_blocking;
 use sluicegate_base::clock::Clock;
 use sluicegate_base::file;
+use sluicegate_base::file_watch::settled;
 use sluicegate_config::{Config, ListenerConfig};
 use sluicegate_observe::metrics::ConfiguredNames;
 
@@ -89,17 +91,25 @@ impl Supervisor {
     }
 
     async fn check_config(&mut self, path: PathBuf) {
-        let read =
-            sluicegate_base::boxed_future::spawn_blocking(move || file::read_text(&path, file::CONFIG)).await;
-        match read.unwrap_or_else(|error| Err(error.into())) {
+        let look = async || {
+            let path = path.clone();
+            let read = spawn_blocking(move || file::read_text(&path, file::CONFIG)).await;
+            read.unwrap_or_else(|error| Err(error.into()))
+        };
+        match look().await {
             Ok(text) if text == self.text => {}
             // The file is being replaced. If it stays away, nothing changes.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             read => {
-                if read.is_err() {
+                // A file that is written bit by bit is loaded when it is whole: a limit that is missing for a moment would lose its
+                // counters.
+                let text = settled(read.ok(), async || look().await.ok()).await;
+                if text.is_none() {
                     self.text.clear(); // so that the same text counts as a change later
                 }
-                let _ = self.reload("file changed").await; // `reload` logs errors and puts them into `GET /status`
+                if text.as_ref() != Some(&self.text) {
+                    let _ = self.reload("file changed").await; // `reload` logs errors and puts them into `GET /status`
+                }
             }
         }
     }

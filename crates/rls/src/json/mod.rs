@@ -3,5 +3,6 @@
 mod request;
 mod response;
 
+pub(crate) use request::object;
 pub use request::{MAX_JSON, request};
 pub use response::response;

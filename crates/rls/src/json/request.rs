@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, Unexpected, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error, Unexpected, Visitor};
 
 use crate::wire::decode;
 use crate::wire::ratelimit::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, Unit};
@@ -18,15 +18,25 @@ pub const MAX_JSON: usize = 256 << 10;
 /// # Errors
 /// It is not JSON, has a field that requests do not have, or exceeds a bound of [`decode`].
 pub fn request(body: &[u8]) -> Result<RateLimitRequest, Status> {
+    let request = RateLimitRequest::from(object::<Request>(body)?);
+    decode::check(&request)?;
+    Ok(request)
+}
+
+/// What a body in JSON is.
+///
+/// # Errors
+/// It is longer than [`MAX_JSON`], or not such an object. A list of its values, which `serde` would take for one, is none.
+pub(crate) fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, Status> {
     if body.len() > MAX_JSON {
         let text = format!("the body has {} bytes; at most {MAX_JSON} are read", body.len());
         return Err(Status::new(Code::ResourceExhausted, text));
     }
-    let read: Request = serde_json::from_slice(body)
-        .map_err(|error| Status::invalid(format!("the body is not a request in JSON: {error}")))?;
-    let request = RateLimitRequest::from(read);
-    decode::check(&request)?;
-    Ok(request)
+    if body.trim_ascii_start().starts_with(b"[") {
+        return Err(Status::invalid("the body is not a request in JSON: expected an object, found a list"));
+    }
+    serde_json::from_slice(body)
+        .map_err(|error| Status::invalid(format!("the body is not a request in JSON: {error}")))
 }
 
 #[derive(Default, Deserialize)]

@@ -7,6 +7,9 @@ use crate::wire::ratelimit::RateLimitDescriptor;
 /// The most descriptors that an expression can index.
 const MAX_INDEX: usize = crate::wire::decode::MAX_DESCRIPTORS;
 
+/// So many characters of an expression are shown in a message.
+const MAX_SHOWN: usize = 60;
+
 /// What is supported.
 const SUPPORTED: &str =
     "supported are descriptors[0].key and descriptors[0]['key'], compared with a text by == and !=, and &&";
@@ -97,7 +100,11 @@ impl<'t> Rest<'t> {
 
     fn unexpected(&self, wanted: &str) -> Mistake {
         let rest = self.0.trim();
-        let found = if rest.is_empty() { "the end".to_owned() } else { format!("`{rest}`") };
+        let found = match rest.char_indices().nth(MAX_SHOWN) {
+            _ if rest.is_empty() => "the end".to_owned(),
+            Some((end, _)) => format!("`{}…`", &rest[..end]),
+            None => format!("`{rest}`"),
+        };
         Mistake::new(format!("expected {wanted}, found {found}")).help(SUPPORTED)
     }
 
@@ -106,7 +113,9 @@ impl<'t> Rest<'t> {
         let root = self.take(|c| c.is_ascii_alphanumeric() || c == '_');
         if root != "descriptors" {
             let error = whole.unexpected("`descriptors`");
-            let is_name = !root.is_empty() && !self.0.starts_with(['(', '.', '[']);
+            let is_name = root.starts_with(|c: char| c.is_ascii_alphabetic())
+                && !["true", "false", "null"].contains(&root)
+                && !self.0.starts_with(['(', '.', '[']);
             return Err(match is_name {
                 true => error.help(format!("no request has a plain name: write descriptors[0]['{root}']")),
                 false => error,

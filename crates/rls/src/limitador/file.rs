@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use sluicegate_config::{Mistake, Problem, Report, YamlNode, YamlValue, nearest, parse_yaml};
 
 use super::expression::{Condition, Variable};
+use crate::wire::decode::MAX_KEY;
 
 const FIELDS: [&str; 7] = ["namespace", "max_value", "seconds", "conditions", "variables", "name", "id"];
 /// The longest window: 366 days.
@@ -47,7 +48,12 @@ pub fn parse(text: &str, report: &mut Report) -> Option<Vec<Limit>> {
     let tree = parse_yaml(text).map_err(|problem| report.error(problem)).ok()?;
     let items: &[YamlNode] = match &tree.value {
         YamlValue::List(items) => items,
-        YamlValue::Null => &[],
+        // A file that is being written, or that nothing was written to, must not remove all limits.
+        YamlValue::Null => {
+            let help = "write `[]` for a file without limits";
+            report.error(Problem::new(tree.at, "the file is empty").help(help));
+            &[]
+        }
         _ => {
             let text = format!("expected a list of limits, found {}", tree.kind());
             report.error(Problem::new(tree.at, text).help("each limit has namespace, max_value and seconds"));
@@ -89,6 +95,10 @@ fn limit(node: &YamlNode, report: &mut Report) -> Option<Limit> {
     }
     let get = |name| (name, fields.get(name).copied().filter(|node| !matches!(node.value, YamlValue::Null)));
     let namespace = required(get("namespace"), node, report);
+    if let Some(long) = namespace.as_ref().filter(|namespace| namespace.len() > MAX_KEY) {
+        let text = format!("`namespace` has {} bytes; requests have at most {MAX_KEY}", long.len());
+        report.error(Problem::new(node.at, text));
+    }
     let max_value = number(get("max_value"), node, 0..=MAX_VALUE, report);
     let seconds = number(get("seconds"), node, 1..=MAX_SECONDS, report);
     let (id, name) = (text(get("id"), report), text(get("name"), report));
@@ -114,8 +124,10 @@ fn text((name, node): Field<'_>, report: &mut Report) -> Option<String> {
     match &node.value {
         YamlValue::Scalar(text) if !text.is_empty() => return Some(text.clone()),
         YamlValue::Wrong => {}
+        YamlValue::Scalar(_) => report.error(Problem::new(node.at, format!("`{name}` must not be empty"))),
         _ => {
-            report.error(Problem::new(node.at, format!("`{name}` must be a text, found {}", node.kind())));
+            let text = format!("`{name}` must be a single value, found {}", node.kind());
+            report.error(Problem::new(node.at, text));
         }
     }
     None
@@ -135,7 +147,8 @@ fn number(
     report: &mut Report,
 ) -> Option<u64> {
     let text = required(field, limit, report)?;
-    let number = text.parse().ok().filter(|number| range.contains(number));
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()); // no sign
+    let number = text.parse().ok().filter(|number| is_plain && range.contains(number));
     if number.is_none() {
         let (name, at) = (field.0, field.1.map_or(limit.at, |node| node.at));
         let message =
@@ -155,7 +168,12 @@ fn expressions<T>(
         None | Some((YamlValue::Wrong, _)) => &[],
         Some((YamlValue::List(items), _)) => items,
         Some((_, node)) => {
-            report.error(Problem::new(node.at, format!("`{name}` must be a list, found {}", node.kind())));
+            let text = format!("`{name}` must be a list, found {}", node.kind());
+            let problem = Problem::new(node.at, text);
+            report.error(match &node.value {
+                YamlValue::Scalar(text) => problem.help(format!("such as `{name}: [\"{text}\"]`")),
+                _ => problem,
+            });
             &[]
         }
     };

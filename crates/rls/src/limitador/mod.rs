@@ -8,7 +8,7 @@ mod expression;
 mod file;
 mod request;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 pub use answer::{counters, headers, limits};
 pub use expression::{Condition, Variable};
@@ -40,11 +40,13 @@ impl Limits {
     /// # Errors
     /// A limit is in two files: its identity.
     pub fn new(limits: Vec<Limit>) -> Result<Self, String> {
-        let (mut namespaces, mut known) = (HashMap::<String, Vec<usize>>::new(), HashMap::new());
+        let (mut namespaces, mut known) = (HashMap::<String, Vec<usize>>::new(), HashSet::new());
         for (index, limit) in limits.iter().enumerate() {
-            if known.insert(limit.identity(), index).is_some() {
-                return Err(limit.identity());
+            let identity = limit.identity();
+            if known.contains(&identity) {
+                return Err(identity);
             }
+            known.insert(identity);
             namespaces.entry(limit.namespace.clone()).or_default().push(index);
         }
         Ok(Self { limits, namespaces })
@@ -154,6 +156,7 @@ mod tests {
             assert!(report.contains(line), "{line}\n{report}");
         }
         assert!(limits("limits: []").unwrap_err().contains("expected a list of limits, found a mapping"));
-        assert_eq!(limits("---\n").unwrap().all().len(), 0);
+        assert_eq!(limits("[]\n").unwrap().all().len(), 0);
+        assert!(limits("---\n").unwrap_err().contains("the file is empty"));
     }
 }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use crate::json::MAX_JSON;
+use crate::json::object;
 use crate::wire::decode;
 use crate::wire::ratelimit::{Entry, RateLimitDescriptor, RateLimitRequest};
-use crate::wire::status::{Code, Status};
+use crate::wire::status::Status;
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,12 +37,10 @@ impl Question {
     /// # Errors
     /// It is not such a question, or exceeds a bound of [`decode`].
     pub fn in_json(body: &[u8]) -> Result<Self, Status> {
-        if body.len() > MAX_JSON {
-            let text = format!("the body has {} bytes; at most {MAX_JSON} are read", body.len());
-            return Err(Status::new(Code::ResourceExhausted, text));
+        let read: Body = object(body)?;
+        if read.namespace.is_empty() {
+            return Err(Status::invalid("`namespace` is empty"));
         }
-        let read: Body = serde_json::from_slice(body)
-            .map_err(|error| Status::invalid(format!("the body is not a question in JSON: {error}")))?;
         let headers = match read.response_headers.as_deref() {
             None | Some("NONE") => false,
             Some("DraftVersion03") => true,
@@ -77,9 +75,10 @@ mod tests {
         assert_eq!((question.namespace.as_str(), question.hits, question.headers), ("web", 0, true));
         assert_eq!(question.descriptors[0].entries, [Entry::new("user", "a")]);
         for (body, why) in [
-            ("", "the body is not a question in JSON: EOF"),
+            ("", "the body is not a request in JSON: EOF"),
             (r#"{"namespace":"web","values":{}}"#, "missing field `delta`"),
-            (r#"{"namespace":"","values":{},"delta":1}"#, "the request has no domain"),
+            (r#"{"namespace":"","values":{},"delta":1}"#, "`namespace` is empty"),
+            (r#"["web",{},1,"NONE"]"#, "found a list"),
             (r#"{"namespace":"web","values":{},"delta":-1}"#, "invalid value"),
             (r#"{"namespace":"web","values":{},"delta":1,"deltas":1}"#, "unknown field `deltas`"),
             (r#"{"namespace":"web","values":{},"delta":1,"response_headers":"all"}"#, "not `all`"),
@@ -87,7 +86,5 @@ mod tests {
             let status = Question::in_json(body.as_bytes()).unwrap_err();
             assert!(status.message.contains(why), "{}", status.message);
         }
-        let long = vec![b' '; MAX_JSON + 1];
-        assert_eq!(Question::in_json(&long).unwrap_err().code, Code::ResourceExhausted);
     }
 }

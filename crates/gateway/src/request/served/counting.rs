@@ -106,6 +106,18 @@ pub(super) async fn check(
     decide_together(view, now, items, false).await
 }
 
+/// What is counted of each limit.
+pub(super) async fn usages(view: &View, now: Time, items: Vec<Item<'_>>) -> Vec<Result<Judged, Status>> {
+    let each = items.into_iter().map(async |Item { decider, hits, .. }| match decider {
+        Decider::Zero(period) => Ok(Judged::zero(now, period, hits)),
+        Decider::Limit(selected) => {
+            let verdict = counted(view, &selected.ask).await?;
+            Ok(Judged::new(verdict.answer.err(), verdict.usage))
+        }
+    });
+    join_all(each).await
+}
+
 async fn decide_together(
     view: &View,
     now: Time,
@@ -225,12 +237,10 @@ async fn look(view: &View, selected: &SelectedLimit<'_>) -> Result<Judged, Statu
 /// # Errors
 /// If only the store may decide, and does not answer.
 async fn peek(view: &View, ask: &Ask<'_>) -> Result<Verdict, Status> {
-    let (Some(store), Some(shared)) = (view.store(), &ask.limit.shared) else {
-        return Ok(known(ask, ask.at, None));
+    let counted = counted(view, ask).await;
+    let (Err(_), Some(store), Some(shared)) = (&counted, view.store(), &ask.limit.shared) else {
+        return counted;
     };
-    if let Some(peeked) = store.peek(ask.limit, ask.key, &ask.text, store.timeout()).await {
-        return Ok(known(ask, peeked.at, Some(peeked.usage)));
-    }
     match shared.on_failure {
         StoreFailurePolicy::Closed if ask.limit.enforced => Err(unavailable()),
         StoreFailurePolicy::Closed | StoreFailurePolicy::Open => Ok(Verdict::not_asked(ask)),
@@ -242,6 +252,18 @@ async fn peek(view: &View, ask: &Ask<'_>) -> Result<Verdict, Status> {
             Ok(known(&alone, alone.at, None))
         }
     }
+}
+
+/// What a limit would decide by what is counted, wherever that is.
+///
+/// # Errors
+/// If the store has it, and does not answer.
+async fn counted(view: &View, ask: &Ask<'_>) -> Result<Verdict, Status> {
+    let Some(store) = view.store().filter(|_| ask.limit.shared.is_some()) else {
+        return Ok(known(ask, ask.at, None));
+    };
+    let peeked = store.peek(ask.limit, ask.key, &ask.text, store.timeout()).await.ok_or_else(unavailable)?;
+    Ok(known(ask, peeked.at, Some(peeked.usage)))
 }
 
 /// What a limit would decide by the known state of the key.

@@ -16,7 +16,7 @@ use sluicegate_wire::headers::is_value;
 use sluicegate_wire::{Headers, RequestHead};
 
 use super::described::{Described, is_of_question, target};
-use super::grpc;
+use super::{grpc, patience};
 use crate::request::View;
 use crate::snapshot::Route;
 
@@ -35,7 +35,7 @@ pub(super) async fn described(
     if Call::of(head.target.path()) != Some(Call::Check) {
         return Err(Status::new(Code::Unimplemented, "this listener serves Envoy's external authorization"));
     }
-    let request = decode::authorization(grpc::message(body).await?)?;
+    let request = decode::authorization(grpc::message(body, patience(view)).await?)?;
     let http = request.http().ok_or(Status::invalid("the message has no HTTP request"))?;
     let method = Method::from_bytes(&http.method).map_err(|_| Status::invalid("the method is not valid"))?;
     let target = target(&http.path).ok_or(Status::invalid("the path is not valid"))?;

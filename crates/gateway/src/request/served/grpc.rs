@@ -1,5 +1,7 @@
 //! Unary calls of gRPC over HTTP/2: one message in, one message out.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{Method, Version};
 use prost::Message;
@@ -10,10 +12,11 @@ use sluicegate_rls::wire::decode::{self, MAX_MESSAGE};
 use sluicegate_rls::wire::frame;
 use sluicegate_rls::wire::health::{HealthCheckResponse, ServingStatus};
 use sluicegate_rls::wire::status::{Code, Status};
+use sluicegate_upstream::ForwardError;
 use sluicegate_wire::RequestHead;
 
+use super::body_of;
 use crate::request::RequestContext;
-use crate::request::message::read_body;
 use crate::respond::{self, LocalError};
 
 /// Whether a request is a call.
@@ -47,12 +50,13 @@ pub(super) fn failed(context: &RequestContext, status: &Status) -> LocalResponse
 /// The message of a call.
 ///
 /// # Errors
-/// If there is not exactly one, or it is too long.
-pub(super) async fn message(body: &mut Option<RequestBody>) -> Result<Bytes, Status> {
-    let body = body.take().unwrap_or(RequestBody::None);
-    let whole = read_body(body, (MAX_MESSAGE + frame::PREFIX) as u64).await;
-    let whole =
-        whole.map_err(|_| Status::new(Code::ResourceExhausted, "the message is too long or incomplete"))?;
+/// If there is not exactly one, if it is too long, or if it does not arrive within `patience`.
+pub(super) async fn message(body: &mut Option<RequestBody>, patience: Duration) -> Result<Bytes, Status> {
+    let whole = body_of(body, MAX_MESSAGE + frame::PREFIX, patience).await.map_err(|error| match error {
+        ForwardError::TooLarge => Status::new(Code::ResourceExhausted, "the message is too long"),
+        ForwardError::ClientSlow => Status::new(Code::DeadlineExceeded, "the message did not arrive in time"),
+        _ => Status::invalid("the message is incomplete"),
+    })?;
     frame::message(&whole, MAX_MESSAGE)
 }
 
@@ -61,8 +65,9 @@ pub(super) async fn message(body: &mut Option<RequestBody>) -> Result<Bytes, Sta
 pub(super) async fn health(
     body: &mut Option<RequestBody>,
     served: &[&str],
+    patience: Duration,
 ) -> Result<HealthCheckResponse, Status> {
-    let question = decode::health(message(body).await?)?;
+    let question = decode::health(message(body, patience).await?)?;
     match question.service.is_empty() || served.contains(&question.service.as_str()) {
         true => Ok(HealthCheckResponse::of(ServingStatus::Serving)),
         false => Err(Status::new(Code::NotFound, "this service is not served here")),

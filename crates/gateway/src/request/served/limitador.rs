@@ -15,9 +15,8 @@ use sluicegate_rls::wire::services::{self, Method as Call};
 use sluicegate_rls::wire::status::{Code as GrpcCode, Status};
 use sluicegate_wire::RequestHead;
 
-use super::grpc;
 use super::limitador_decision::{Action, Answer, counters, decide, limits, limits_of};
-use crate::request::message::read_body;
+use super::{body_of, grpc, patience};
 use crate::request::{RequestContext, View};
 use crate::respond::{self, LocalError};
 
@@ -65,9 +64,9 @@ async fn ask(
     body: &mut Option<RequestBody>,
     action: Action,
 ) -> Result<LocalResponse, Status> {
-    let body = body.take().unwrap_or(RequestBody::None);
-    let Ok(body) = read_body(body, MAX_JSON as u64).await else {
-        return Ok(context.refuse(LocalError::TooLarge));
+    let body = match body_of(body, MAX_JSON, patience(view)).await {
+        Ok(body) => body,
+        Err(error) => return Ok(context.fail(&error)),
     };
     let question = Question::in_json(&body)?;
     let Answer { outcomes, refusal } = decide(view, context.begun(), &question, action).await?;
@@ -96,7 +95,7 @@ async fn call(
         Some(Call::CheckRateLimit) => Action::Check,
         Some(Call::Report) => Action::Report,
         Some(Call::HealthCheck) => {
-            return grpc::health(body, &SERVED).await.map(|answer| grpc::response(&answer));
+            return grpc::health(body, &SERVED, patience(view)).await.map(|answer| grpc::response(&answer));
         }
         _ => {
             let text =
@@ -104,7 +103,7 @@ async fn call(
             return Err(Status::new(GrpcCode::Unimplemented, text));
         }
     };
-    let request = grpc::message(body).await.and_then(decode::rate_limit)?;
+    let request = grpc::message(body, patience(view)).await.and_then(decode::rate_limit)?;
     let with_headers = view.snapshot.config.limitador.as_ref().is_some_and(|config| config.response_headers);
     let mut question = Question::of(request, with_headers);
     if action == Action::Check {

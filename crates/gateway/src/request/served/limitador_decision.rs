@@ -5,7 +5,7 @@ use sluicegate_rls::limitador::{Limit, Limits, Question};
 use sluicegate_rls::plan::{Hits, Outcome};
 use sluicegate_rls::wire::status::{Code, Status};
 
-use super::counting::{check, decide_all, report};
+use super::counting::{check, decide_all, report, usages};
 use super::item::{Decider, Item, Judged};
 use crate::request::View;
 use crate::resources::LimitadorLimits;
@@ -39,7 +39,9 @@ const MAX_COUNTERS: usize = 1_000;
 /// If there are none since a reload.
 pub(super) fn limits(view: &View) -> Result<&LimitadorLimits, Status> {
     let limits = view.snapshot.config.resources.limitador.as_deref();
-    limits.ok_or_else(|| Status::unavailable("the configuration has no limits for other proxies"))
+    limits.ok_or_else(|| {
+        Status::unavailable("there are no limits for this listener since the configuration was last loaded")
+    })
 }
 
 /// Decides about a question, which arrived at `now`.
@@ -69,10 +71,8 @@ pub(super) async fn decide<'v>(
             Err(status) => failure = Some(status),
             Ok(Judged { outcome, wait }) => {
                 outcomes.push((limit, outcome));
-                // `None` is never, which is longer than anything.
-                let is_longer =
-                    |other: Option<Span>| other.is_some_and(|other| wait.is_none_or(|wait| wait > other));
-                if !outcome.admitted && longest.is_none_or(|(_, other)| is_longer(other)) {
+                let length = |wait: Option<Span>| wait.unwrap_or(Span::MAX); // `None` is never
+                if !outcome.admitted && longest.is_none_or(|(_, other)| length(wait) > length(other)) {
                     longest = Some((limit, wait));
                 }
             }
@@ -92,7 +92,8 @@ pub(super) async fn decide<'v>(
 /// The counters of a namespace.
 ///
 /// # Errors
-/// If they cannot be listed: counters are found by a hash of their key, and do not know the values of variables.
+/// If they cannot be listed: counters are found by a hash of their key, and do not know the values of variables. If the store has
+/// them, and does not answer.
 pub(super) async fn counters<'v>(
     view: &'v View,
     now: Time,
@@ -114,8 +115,8 @@ pub(super) async fn counters<'v>(
     let none = Hits { count: 0, negative: false };
     let key = sluicegate_rls::descriptors::counter_key(namespace, []);
     let indices = known.limits.of_namespace(namespace);
-    let items = indices.iter().map(|index| Ok(item(view, now, known, (*index, &key), none))).collect();
-    let judged = check(view, now, items).await;
+    let items = indices.iter().map(|index| item(view, now, known, (*index, &key), none)).collect();
+    let judged = usages(view, now, items).await;
     let outcomes = of_namespace.into_iter().zip(judged);
     outcomes.map(|(limit, judged)| Ok((limit, judged?.outcome))).collect()
 }

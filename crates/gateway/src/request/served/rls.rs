@@ -12,8 +12,7 @@ use sluicegate_rls::wire::services::{self, Method as Call};
 use sluicegate_rls::wire::status::{Code, Status};
 use sluicegate_wire::RequestHead;
 
-use super::{grpc, rls_decision};
-use crate::request::message::read_body;
+use super::{body_of, grpc, patience, rls_decision};
 use crate::request::{RequestContext, View};
 use crate::respond::{self, LocalError};
 
@@ -26,13 +25,16 @@ pub(super) async fn answer(
 ) -> LocalResponse {
     if grpc::is_call(head) {
         let answer = match Call::of(head.target.path()) {
-            Some(Call::ShouldRateLimit) => match grpc::message(body).await.and_then(decode::rate_limit) {
+            Some(Call::ShouldRateLimit) => match grpc::message(body, patience(view))
+                .await
+                .and_then(decode::rate_limit)
+            {
                 Ok(request) => decide(view, context, &request).await.map(|answer| grpc::response(&answer)),
                 Err(status) => Err(status),
             },
-            Some(Call::HealthCheck) => {
-                grpc::health(body, &[services::RATE_LIMIT]).await.map(|answer| grpc::response(&answer))
-            }
+            Some(Call::HealthCheck) => grpc::health(body, &[services::RATE_LIMIT], patience(view))
+                .await
+                .map(|answer| grpc::response(&answer)),
             _ => {
                 let text = "this listener serves Envoy's rate limit service, and the health service";
                 Err(Status::new(Code::Unimplemented, text))
@@ -64,9 +66,9 @@ async fn decide(
 
 /// The same question and answer in JSON, as envoyproxy/ratelimit has them.
 async fn in_json(view: &View, context: &RequestContext, body: &mut Option<RequestBody>) -> LocalResponse {
-    let body = body.take().unwrap_or(RequestBody::None);
-    let Ok(body) = read_body(body, json::MAX_JSON as u64).await else {
-        return context.refuse(LocalError::TooLarge);
+    let body = match body_of(body, json::MAX_JSON, patience(view)).await {
+        Ok(body) => body,
+        Err(error) => return context.fail(&error),
     };
     let answer = match json::request(&body) {
         Ok(request) => decide(view, context, &request).await,

@@ -28,7 +28,9 @@ pub(super) async fn decide(
 ) -> Result<RateLimitResponse, Status> {
     let config = &view.snapshot.config;
     let (Some(rls), Some(limits)) = (&config.rls, &config.resources.rls) else {
-        return Err(Status::unavailable("the configuration has no limits for other proxies"));
+        return Err(Status::unavailable(
+            "there are no limits for this listener since the configuration was last loaded",
+        ));
     };
     let plan = limits.domains.plan(request)?;
     let item = |asked| {
