@@ -15,8 +15,9 @@ use sluicegate_rls::wire::status::{Code, Status};
 use sluicegate_wire::headers::is_value;
 use sluicegate_wire::{Headers, RequestHead};
 
+use super::body::patience;
 use super::described::{Described, is_of_question, target};
-use super::{grpc, patience};
+use super::grpc;
 use crate::request::View;
 use crate::snapshot::Route;
 

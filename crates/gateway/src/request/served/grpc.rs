@@ -15,7 +15,7 @@ use sluicegate_rls::wire::status::{Code, Status};
 use sluicegate_upstream::ForwardError;
 use sluicegate_wire::RequestHead;
 
-use super::body_of;
+use super::body::body_of;
 use crate::request::RequestContext;
 use crate::respond::{self, LocalError};
 

@@ -15,8 +15,9 @@ use sluicegate_rls::wire::services::{self, Method as Call};
 use sluicegate_rls::wire::status::{Code as GrpcCode, Status};
 use sluicegate_wire::RequestHead;
 
+use super::body::{body_of, patience};
+use super::grpc;
 use super::limitador_decision::{Action, Answer, counters, decide, limits, limits_of};
-use super::{body_of, grpc, patience};
 use crate::request::{RequestContext, View};
 use crate::respond::{self, LocalError};
 

@@ -1,5 +1,6 @@
 //! Decides for another proxy, which describes the request of its client and forwards it.
 
+mod body;
 mod counting;
 mod described;
 mod ext_authz;
@@ -12,13 +13,10 @@ mod rls_decision;
 
 use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Method, StatusCode, header};
 
 use self::described::Described;
-use super::message::read_body;
 use super::response_body::Response;
 use super::{RequestContext, View, pipeline};
 use crate::respond::{LocalError, with_status};
@@ -26,7 +24,6 @@ use sluicegate_base::message::{LocalBody, LocalResponse};
 use sluicegate_config::{ServedConfig, ServedProtocol};
 use sluicegate_downstream::worker_state::Deadline;
 use sluicegate_downstream::{Connection, RequestBody};
-use sluicegate_upstream::ForwardError;
 use sluicegate_wire::RequestHead;
 
 /// A request of another proxy.
@@ -173,24 +170,6 @@ impl Call<'_> {
         let response = context.refuse(error);
         context.finish(&self.view.snapshot, response.with_body())
     }
-}
-
-/// How long a proxy may take to send the body of a question.
-fn patience(view: &View) -> Duration {
-    view.snapshot.config.client.body
-}
-
-/// The body of a question, which has to arrive within `patience`.
-///
-/// # Errors
-/// If it does not, if it is longer than `max`, or if it is not complete.
-async fn body_of(
-    body: &mut Option<RequestBody>,
-    max: usize,
-    patience: Duration,
-) -> Result<Bytes, ForwardError> {
-    let Some(body) = body.take() else { return Ok(Bytes::new()) };
-    tokio::time::timeout(patience, read_body(body, max as u64)).await.unwrap_or(Err(ForwardError::ClientSlow))
 }
 
 /// A refusal of a gRPC call as one of HTTP: the proxy reads its status.

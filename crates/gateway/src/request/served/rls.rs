@@ -12,7 +12,8 @@ use sluicegate_rls::wire::services::{self, Method as Call};
 use sluicegate_rls::wire::status::{Code, Status};
 use sluicegate_wire::RequestHead;
 
-use super::{body_of, grpc, patience, rls_decision};
+use super::body::{body_of, patience};
+use super::{grpc, rls_decision};
 use crate::request::{RequestContext, View};
 use crate::respond::{self, LocalError};
 
